@@ -5,7 +5,7 @@ use std::process::Command;
 /// A program that was assembled; its code begins at 0x10000.
 pub(crate) fn assembled(source: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("x.s"), source).expect("written");
+    std::fs::write(dir.path().join("x.s"), format!("{source}\n")).expect("written");
     let args = [
         "-nostdlib",
         "-static",

@@ -166,6 +166,12 @@ impl Layout {
         code.map(|load| load.at.0..load.at.0.saturating_add(load.len))
     }
 
+    /// The offsets of executable segments in the file.
+    pub fn code_offsets(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let code = self.loads.iter().filter(|load| load.is_executable);
+        code.map(|load| load.off.0..load.off.0.saturating_add(load.len))
+    }
+
     /// Reports whether the file is of 64 bits and little-endian, as those of each [`Machine`](crate::Machine) are.
     pub fn is_little_64(&self) -> bool {
         self.address_size == 8 && self.endian == Endianness::Little

@@ -11,6 +11,7 @@
 //! | [`EhFrameHdr`], [`Entries`] | where functions begin, and their unwind tables |
 //! | [`cfi`] | the unwind tables of all functions, one after the other |
 //! | [`frame_pointers`] | whether code keeps frame pointers |
+//! | [`walk_rows`] | unwind tables in the form that a walk in the kernel can use |
 //! | [`calls`] | which bytes are call instructions |
 //! | [`Machine`] | machines, their registers by DWARF's numbers |
 //! | [`FileOff`], [`Svma`], [`Avma`] | offsets in files, addresses as files have them, addresses in processes |
@@ -59,6 +60,7 @@ pub mod plt;
 mod relocations;
 mod static_probes;
 mod symbols;
+pub mod walk_rows;
 
 pub use address::{Avma, FileOff, Svma};
 pub use build_id::{build_id, build_id_of_notes};
