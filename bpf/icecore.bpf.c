@@ -8,7 +8,10 @@
 #include "maps.h"
 #include "go.h"
 #include "returns.h"
+#include "code.h"
+#include "tables.h"
 #include "walk.h"
+#include "table_walk.h"
 #include "pages.h"
 #include "believed.h"
 #include "registers.h"
@@ -37,6 +40,10 @@ struct page_record wire_page = {};
 struct stack_record wire_stack = {};
 struct cpu_time_record wire_cpu_time = {};
 struct choice wire_choice = {};
+struct no_table_record wire_no_table = {};
+struct file_key wire_file_key = {};
+struct table wire_table = {};
+enum row_kind wire_row_kind = ROW_UNKNOWN;
 struct wait_record wire_wait = {};
 struct process_record wire_process = {};
 enum record_type wire_type = RECORD_SAMPLE;

@@ -22,6 +22,7 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_CGROUP_ARRAY = 8 };
+enum { BPF_MAP_TYPE_ARRAY_OF_MAPS = 12, BPF_F_INNER_MAP = 1 << 12 };
 enum { BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_NOEXIST = 1, BPF_F_USER_STACK = 1 << 8 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
@@ -179,6 +180,7 @@ struct task_struct {
 	__u64 utime;
 	__u64 stime;
 	__u64 start_time;
+	__u64 self_exec_id;
 	struct task_struct *group_leader;
 	unsigned int __state;
 	int on_cpu;

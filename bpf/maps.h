@@ -48,6 +48,9 @@ const volatile __u64 caller_at_waking[2] = {};
 /* Settings of snapshots: the enum copy_mode, the most bytes that are copied, and the levels of the ring at which copies are
  * shortened. */
 const volatile __u32 copy_mode = COPY_NOTHING;
+/* Stacks are walked by unwind tables where these are at hand; one of so many of these walks is checked: its stack is copied as well. */
+const volatile bool walks_tables = 0;
+const volatile __u32 audited_of = 64;
 const volatile __u32 max_stack_bytes = 1 << 20;
 const volatile __u64 ring_half = 2 << 20;
 const volatile __u64 ring_three_quarters = 3 << 20;

@@ -57,7 +57,7 @@ static long send_callback(__u32 i, __u32 *slot)
 }
 
 /* Sends the registers in the buffer and the stack of a sample whose walk is done. */
-static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
+static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch, bool is_audited)
 {
 	struct registers_record *taken = begin_snapshot(slot, scratch, 0);
 	__u64 sp = taken->registers[STACK_POINTER], fp = taken->registers[FRAME_POINTER];
@@ -66,7 +66,7 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch)
 
 	if (!send_registers(scratch, taken, end, scratch->go.places.code_len))
 		return;
-	if (has_signal || !is_believed(slot)) {
+	if (has_signal || is_audited || !is_believed(slot)) {
 		send_whole_stack(slot, sp, end);
 		if (has_signal)
 			send_interrupted(slot);
@@ -99,9 +99,15 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 	/* The report finds the caller in the copy. */
 	if (at_entry && copy_mode == COPY_NOTHING)
 		caller = return_address(&scratch->returns, scratch->registers.registers);
+	find_go_stacks(scratch->record.head.tgid, &scratch->go);
+	if (walks_tables && !scratch->go.places.code_len && walk_by_tables(slot)) {
+		if (audited_of && bpf_get_prandom_u32() % audited_of == 0)
+			take_snapshot(slot, scratch, 1);
+		return 0;
+	}
 	walk_by_loop(slot, caller);
 	if (copy_mode != COPY_NOTHING)
-		take_snapshot(slot, scratch);
+		take_snapshot(slot, scratch, 0);
 	return 0;
 }
 

@@ -3,6 +3,52 @@
 #ifndef ICECORE_WALK_H
 #define ICECORE_WALK_H
 
+/* How many ranges of code a walk remembers: a power of two. */
+#define KNOWN_CODE 8
+
+/* The stack is read in pieces of so many words: a power of two. A call that reads memory of a program costs as much as half a piece. */
+#define WINDOW_WORDS 64
+
+/* A range of code with unwind tables. */
+struct known_code {
+	struct code_range range;
+	struct table table;
+};
+
+/* A state of the mappings of a process. */
+struct known_of {
+	__u64 mm;
+	/* Of the thread: a process may get the number and the memory of one that has ended. */
+	__u64 start_time;
+	__u64 exec_id;
+	/* The kernel counts here how often its mappings may have changed. */
+	__u64 sequence;
+};
+
+/* A walk by unwind tables. */
+struct table_walk {
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+	__u32 fp_is_lost;
+	/* `ip` is that of an instruction, and not one that a call returns to. */
+	__u32 is_interrupted;
+	__u32 signals;
+	/* The walk came to the beginning of the stack. */
+	__u32 is_whole;
+	/* A piece of the stack, and its address. */
+	__u64 window_at;
+	__u64 window[WINDOW_WORDS];
+	/* The code that was last looked up. */
+	struct known_code code;
+	struct known_code known[KNOWN_CODE];
+	/* What the known ranges are of. */
+	struct known_of known_of;
+	__u32 next;
+	struct no_table_record missing;
+	struct tree_search search;
+};
+
 /* The buffers of one program while it takes a sample. */
 struct scratch {
 	/* Kernel frames are written first and user frames after them, so that the record in the ring has no gap. */
@@ -10,6 +56,7 @@ struct scratch {
 	/* 128, not 127: a power of two lets the verifier bound an index with a mask. */
 	__u64 frames[128 + MAX_USER_FRAMES];
 	/* From here on nothing is sent with the sample. */
+	struct table_walk walk;
 	struct go_stacks go;
 	struct returns returns;
 	struct registers_record registers;
@@ -261,7 +308,6 @@ VERIFIED_ALONE int walk_by_loop(__u32 slot, __u64 caller)
 	walk.fp = scratch->registers.registers[FRAME_POINTER];
 	walk.base = scratch->record.kernel_len & 127;
 	scratch->frames[walk.base] = ip;
-	find_go_stacks(scratch->record.head.tgid, &scratch->go);
 	note_code(&scratch->go, ip);
 	scratch->go.next[0] = caller;
 	/* Unwound stacks have no such limit, and for Go the walk replaces unwinding. */

@@ -60,7 +60,46 @@ enum record_type {
 	RECORD_CPU_TIME = 10,
 	RECORD_WAIT = 11,
 	RECORD_WAIT_STACK = 12,
+	RECORD_NO_TABLE = 13,
 	RECORD_PROCESS = 20,
+};
+
+/* Unwind tables: the rows of a chunk, the chunks of a segment, and the most segments (64 MiB) and files. */
+#define CHUNK_ROWS 512
+#define SEGMENT_CHUNKS 256
+#define MAX_SEGMENTS 64
+#define MAX_TABLES 4096
+/* How many rows each CPU remembers. */
+#define KNOWN_ROWS 4096
+/* The lowest bits of a position are the number of rows that follow. */
+#define POSITION_COUNT_BITS 9
+/* A user frame's address with this bit is that of an instruction that a signal has interrupted. */
+#define FRAME_INTERRUPTED (1ULL << 63)
+
+/* How a row of unwind tables finds the caller; the numbers are those of `RowKind` in crates/format/elf/src/walk_rows.rs. */
+enum row_kind {
+	ROW_UNKNOWN = 0,
+	ROW_SP = 1,
+	ROW_FP = 2,
+	ROW_ROOT = 3,
+	ROW_SIGNAL = 4,
+	ROW_STUB = 5,
+	ROW_ALIGNED = 6,
+};
+
+/* A file, as the kernel knows it. */
+struct file_key {
+	__u64 inode;
+	__u64 size;
+	__u32 dev;
+	__u32 generation;
+};
+
+/* The unwind tables of a file: the code that they cover, as an offset and bytes, and where the position of its first block is. */
+struct table {
+	__u64 begin;
+	__u32 len;
+	__u32 first_position;
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -73,6 +112,8 @@ enum walk_end {
 	WALK_MISALIGNED = 5,
 	WALK_ZERO_RETURN = 6,
 	WALK_UNSAID = 7,
+	/* By unwind tables alone, to the beginning of the stack. */
+	WALK_BY_TABLES = 10,
 };
 
 /* Why something is missing; the numbers are those of docs/FORMAT.md, `loss cause`. */
@@ -195,6 +236,24 @@ struct registers_record {
 	__u32 top_len;
 	__u64 registers[REGISTER_COUNT];
 	__u8 top[MAX_TOP_LEN];
+};
+
+/*
+ * A walk has come to code of a file without unwind tables in the kernel.
+ *
+ *  off size
+ *    0    4  type  RECORD_NO_TABLE
+ *    4    4  tgid
+ *    8   24  file
+ *   32    8  start of its mapping in the process
+ *   40    8  end
+ */
+struct no_table_record {
+	__u32 type;
+	__u32 tgid;
+	struct file_key file;
+	__u64 start;
+	__u64 end;
 };
 
 /*

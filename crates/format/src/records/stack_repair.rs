@@ -25,6 +25,13 @@ impl StackRepair {
         }
     }
 
+    /// The same for a walk by unwind tables that was compared with the unwound stack: [`Self::KEPT`] if both have the same frames, up
+    /// to a root, [`Self::REPLACED`] if they differ.
+    #[must_use]
+    pub fn audited(self) -> Self {
+        Self(self.0 | AUDITED)
+    }
+
     /// Returns which of the four constants above this is, without what is known of the walk.
     #[must_use]
     pub fn kind(self) -> Self {
@@ -40,7 +47,13 @@ impl StackRepair {
     pub fn is_suspect(self) -> bool {
         self.0 & SUSPECT != 0
     }
+
+    /// The stack was compared with a walk by unwind tables.
+    pub fn is_audited(self) -> bool {
+        self.0 & AUDITED != 0
+    }
 }
 
 const JUDGED: u8 = 4;
 const SUSPECT: u8 = 8;
+const AUDITED: u8 = 16;

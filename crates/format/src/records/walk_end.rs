@@ -28,6 +28,8 @@ impl WalkEnd {
     /// The addresses are as they were found, whether they are code or not: reports of mappings were lost, and it is not known
     /// what the process had mapped.
     pub const MAPPINGS_LOST: Self = Self(9);
+    /// The sampler walked the stack by unwind tables, to the outermost frame.
+    pub const BY_TABLES: Self = Self(10);
     /// The stack was unwound by unwind tables, to the outermost frame.
     pub const UNWOUND: Self = Self(16);
     /// Unwinding came to a part of the stack that was not copied.
@@ -52,6 +54,7 @@ impl WalkEnd {
             Self::UNSAID => "unsaid",
             Self::NOT_CODE => "not_code",
             Self::MAPPINGS_LOST => "mappings_lost",
+            Self::BY_TABLES => "by_tables",
             Self::UNWOUND => "unwound",
             Self::NOT_COPIED => "not_copied",
             Self::NO_RETURN_ADDRESS => "no_return_address",

@@ -74,7 +74,9 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     let default_ring = match args.unwind {
         Unwind::Fp => (online.len() as u64 * (1 << 20)).clamp(4 << 20, 256 << 20),
         // Room for a tenth of a second at 999 Hz with 64 KiB of stack in each sample.
-        Unwind::Auto | Unwind::Dwarf => (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20),
+        Unwind::Auto | Unwind::Copy | Unwind::Dwarf => {
+            (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20)
+        }
     };
     let ring_bytes = args.ring.unwrap_or(default_ring);
     ensure!(
@@ -114,6 +116,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         cpus,
         max_depth: args.max_depth,
         unwind: args.unwind,
+        audit: args.audit,
         stack_bytes: args.stack_bytes,
         labels: args.labels,
         ring_bytes: ring_bytes.next_power_of_two(),

@@ -139,6 +139,10 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
     pub unwind: Unwind,
 
+    /// Check one of N walks by unwind tables against a copy of the stack; 0: none
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub audit: u32,
+
     /// Copy at most so much of a stack, 4K to 1M, beginning at the innermost frame
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
     pub stack_bytes: u32,
@@ -261,19 +265,21 @@ impl clap::ValueEnum for Embed {
 
 impl clap::ValueEnum for Unwind {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Fp, Self::Auto, Self::Dwarf]
+        &[Self::Auto, Self::Copy, Self::Dwarf, Self::Fp]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
-            Self::Fp => ("fp", "Nothing: stacks of programs without frame pointers are wrong"),
             Self::Auto => (
                 "auto",
-                "Registers and the stack with every sample; of processes whose code all keeps frame pointers, registers and the top of the stack",
+                "In the kernel by the unwind tables of the programs; a copy, as with `copy`, where these are not ready or not enough",
             ),
-            Self::Dwarf => {
-                ("dwarf", "Registers and the stack with every sample, also of code that keeps frame pointers")
-            }
+            Self::Copy => (
+                "copy",
+                "Copies of registers and stack, which the report unwinds; of processes whose code all keeps frame pointers, a walk and the top of the stack",
+            ),
+            Self::Dwarf => ("dwarf", "Copies of registers and stack, also of code that keeps frame pointers"),
+            Self::Fp => ("fp", "By frame pointers alone: stacks of programs without them are wrong"),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -288,7 +294,9 @@ fn hint(error: &clap::Error) -> Option<String> {
     let option = typed.split('=').next().unwrap_or(typed);
     let hint = match option {
         "-g" => "every sample has its stack; leave it out",
-        "--call-graph" => "every sample has its stack; leave it out, or choose --unwind fp, auto or dwarf",
+        "--call-graph" => {
+            "every sample has its stack; leave it out, or choose --unwind auto, copy, dwarf or fp"
+        }
         "-m" | "--mmap-pages" => "use --ring SIZE",
         "--freq" | "-r" | "--rate" => "use -F HZ",
         "-G" => "use --cgroup PATH",
@@ -385,7 +393,7 @@ mod tests {
         assert!(told(&["-g", "-a"]).is_some_and(|text| text.contains("`-g`: every sample has its stack")));
         assert!(
             told(&["-a", "--call-graph", "dwarf"])
-                .is_some_and(|text| text.contains("--unwind fp, auto or dwarf"))
+                .is_some_and(|text| text.contains("--unwind auto, copy, dwarf or fp"))
         );
         assert!(told(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
         assert_eq!(told(&["-a", "--frob"]), None);

@@ -14,7 +14,7 @@ use icecore_format::records::Cause;
 
 use crate::face::summary::tell;
 use crate::kernel::events;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::sampler::{Sampler, WAYS};
 use crate::kernel::skeleton::types::{
     cpu_time_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
     task_record,
@@ -62,14 +62,14 @@ pub struct Fed {
 /// # Errors
 /// The errors of a recording.
 pub fn capture(options: &Options) -> anyhow::Result<Captured> {
-    let mut storage = [const { MaybeUninit::uninit() }; 3];
+    let mut storage = [const { MaybeUninit::uninit() }; WAYS];
     let chosen = events::chosen(options, &mut Vec::new());
     let mut sampler = Sampler::load(&mut storage, options, &chosen, None)?;
     let opened = events::open_sampling(options, &chosen, &mut Vec::new())?;
     let queues = events::open_queues()?;
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
-    let trust = Some(Trust::new(sampler.trusted()?, sampler.of_go()?)?);
+    let trust = Some(Trust::new(&sampler)?);
     let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
     let nobody = Nobody::default();
     let chunks = thread::scope(|scope| {

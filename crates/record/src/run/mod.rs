@@ -24,7 +24,7 @@ use crate::face::output::Output;
 use crate::face::session;
 use crate::face::summary;
 use crate::kernel::events::{self, Opened};
-use crate::kernel::sampler::{Sampler, StacksOfWaits, Walker};
+use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Event, Options, Target, Unwind};
@@ -70,7 +70,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     usage::raise_max_files();
     let mut notes = Vec::new();
-    let mut storage = [const { MaybeUninit::uninit() }; 3];
+    let mut storage = [const { MaybeUninit::uninit() }; WAYS];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
     let events = events::chosen(options, &mut notes);
     let mut sampler = Sampler::load(&mut storage, options, &events, print)?;
@@ -223,8 +223,8 @@ fn processes(
     followed: Option<FxHashSet<u32>>,
 ) -> anyhow::Result<Processes> {
     let walks_deep = sampler.walker() == Walker::Loop;
-    let judges = walks_deep && options.unwind == Unwind::Auto;
-    let trust = judges.then(|| anyhow::Ok(Trust::new(sampler.trusted()?, sampler.of_go()?)?)).transpose()?;
+    let judges = walks_deep && options.unwind.judges();
+    let trust = judges.then(|| Trust::new(sampler)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     Ok(Processes { followed, trust, sent_pages })

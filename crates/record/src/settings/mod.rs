@@ -50,15 +50,24 @@ pub enum Embed {
     All,
 }
 
-/// What is copied of user stacks in addition to the frame-pointer walk.
+/// How user stacks are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwind {
-    /// Nothing.
-    Fp,
-    /// Registers and the stack; of processes whose code all keeps frame pointers, registers and the top of the stack.
+    /// The sampler walks by unwind tables; where it has none, it does as with `Copy`.
     Auto,
-    /// Registers and the stack.
+    /// The sampler walks frame pointers, and copies nothing.
+    Fp,
+    /// It also copies registers and the stack; of processes whose code all keeps frame pointers, registers and the top of the stack.
+    Copy,
+    /// It also copies registers and the stack.
     Dwarf,
+}
+
+impl Unwind {
+    /// Returns true if less is copied of processes whose code all keeps frame pointers.
+    pub fn judges(self) -> bool {
+        matches!(self, Self::Auto | Self::Copy)
+    }
 }
 
 /// Which waits of threads are recorded.
@@ -129,6 +138,8 @@ pub struct Options {
     pub max_depth: u32,
     /// What is kept of user stacks.
     pub unwind: Unwind,
+    /// One of so many walks by unwind tables is checked against a copy of the stack; 0: none.
+    pub audit: u32,
     /// The most of a stack that is copied, bytes.
     pub stack_bytes: u32,
     /// The user's labels.

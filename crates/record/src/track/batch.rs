@@ -2,8 +2,8 @@
 
 use icecore_format::records::{
     CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
-    LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackNodesV1,
-    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1,
+    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -17,6 +17,7 @@ pub(crate) struct Batch {
     pub(crate) images: ImagesV1,
     pub(crate) mappings: MappingsV1,
     pub(crate) stacks: StacksV1,
+    pub(crate) stack_marks: StackMarksV1,
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
     pub(crate) cpu_times: CpuTimesV1,
@@ -46,6 +47,7 @@ impl Batch {
         append(writer, &self.images)?;
         append(writer, &self.mappings)?;
         append(writer, &self.stacks)?;
+        append(writer, &self.stack_marks)?;
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
         append(writer, &self.cpu_times)?;

@@ -1,9 +1,10 @@
 //! Stores stacks as a trie: a stack is a path from the node of its outermost frame down to that of its leaf.
 
 use icecore_elf::{Avma, FileOff};
-use icecore_format::records::{Location, Node, WalkEnd};
+use icecore_format::records::{Location, Mark, Node, WalkEnd};
 use rustc_hash::FxHashMap;
 
+use crate::kernel::wire::interrupted;
 use crate::track::spaces::Space;
 
 /// The number of nodes, and of caller locations, that are remembered before all are forgotten: about 30 MB.
@@ -12,15 +13,20 @@ const REMEMBERED: usize = 512 << 10;
 /// Gives every distinct stack an id; hands new nodes over once.
 #[derive(Debug)]
 pub(crate) struct Stacks {
-    ids: FxHashMap<(u32, Location), u32>,
+    ids: FxHashMap<(Node, Mark), u32>,
     /// The code at return addresses, by version of the address space and address.
     callers: FxHashMap<(u32, Avma), Option<Location>>,
     /// The locations of the current user stack, leaf first.
-    located: Vec<Location>,
+    located: Vec<Frame>,
     first_new: u32,
     new: Vec<Node>,
+    /// Marks of the new nodes that have any.
+    marks: Vec<(u32, Mark)>,
     hits: Hits,
 }
+
+/// A frame of a stack.
+pub(crate) type Frame = (Location, Mark);
 
 /// The code in images that samples hit.
 #[derive(Debug, Default)]
@@ -48,8 +54,8 @@ impl Hits {
 
 impl Default for Stacks {
     fn default() -> Self {
-        let (ids, callers, hits) = Default::default();
-        Self { ids, callers, located: Vec::new(), first_new: 1, new: Vec::new(), hits }
+        let (ids, callers, located, new, marks, hits) = Default::default();
+        Self { ids, callers, located, first_new: 1, new, marks, hits }
     }
 }
 
@@ -74,30 +80,31 @@ impl Stacks {
         let Some((leaf, callers)) = leaf_first.split_first() else { return Ok((0, end)) };
         let known = space.and_then(|space| Some((space, space.locate(*leaf)?)));
         let Some((space, leaf)) = known else {
-            return Ok((self.id(leaf_first.iter().rev().map(|address| Location::Address(address.0)))?, end));
+            return Ok((self.id(leaf_first.iter().rev().map(|address| as_it_is(*address)))?, end));
         };
         self.hits.note(space, leaf_first[0], leaf);
-        let mut locations = std::mem::take(&mut self.located);
-        locations.push(leaf);
-        let unknown = |address: Avma| (!space.is_complete()).then_some(Location::Address(address.0));
-        locations.extend(callers.iter().map_while(|a| self.caller(space, *a).or_else(|| unknown(*a))));
-        let end = if locations.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
-        let id = self.id(locations.iter().rev().copied());
-        self.located = locations;
+        let mut located = std::mem::take(&mut self.located);
+        located.push((leaf, Mark::NONE));
+        let unknown = |address: Avma| (!space.is_complete()).then_some(as_it_is(address));
+        located.extend(callers.iter().map_while(|a| self.outer(space, *a).or_else(|| unknown(*a))));
+        let end = if located.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
+        let id = self.id(located.iter().rev().copied());
+        self.located = located;
         Ok((id?, end))
     }
 
     /// Returns the id of a stack, whose outermost frame comes first; 0 if it is empty.
-    pub(crate) fn id(&mut self, root_first: impl Iterator<Item = Location>) -> Result<u32, Exhausted> {
+    pub(crate) fn id(&mut self, root_first: impl Iterator<Item = Frame>) -> Result<u32, Exhausted> {
         // The trie is cleared only between two stacks, so that no stack has a forgotten parent.
         if self.ids.len() >= REMEMBERED {
             self.ids.clear();
         }
         let mut parent = 0;
-        for location in root_first {
-            parent = match self.ids.get(&(parent, location)) {
+        for (location, mark) in root_first {
+            let node = Node { parent, location };
+            parent = match self.ids.get(&(node, mark)) {
                 Some(id) => *id,
-                None => self.push(Node { parent, location })?,
+                None => self.push(node, mark)?,
             };
         }
         Ok(parent)
@@ -106,7 +113,7 @@ impl Stacks {
     /// Returns the addresses of the last user stack that are stored as addresses: their code is in no file, or in one that is mapped
     /// twice. The flag is true for the leaf. There are none if the address space of the process is unknown.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (Avma, bool)> + '_ {
-        self.located.iter().enumerate().filter_map(|(position, location)| match location {
+        self.located.iter().enumerate().filter_map(|(position, (location, _))| match location {
             Location::Address(address) => Some((Avma(*address), position == 0)),
             Location::Image { .. } => None,
         })
@@ -128,16 +135,30 @@ impl Stacks {
         (std::mem::replace(&mut self.first_new, next), std::mem::take(&mut self.new))
     }
 
+    /// Hands over the marks of nodes that are new since the last call.
+    pub(crate) fn take_marks(&mut self) -> Vec<(u32, Mark)> {
+        std::mem::take(&mut self.marks)
+    }
+
     /// Hands over the hits since the last call.
     pub(crate) fn take_hits(&mut self) -> Hits {
         std::mem::take(&mut self.hits)
     }
 
-    fn push(&mut self, node: Node) -> Result<u32, Exhausted> {
+    fn push(&mut self, node: Node, mark: Mark) -> Result<u32, Exhausted> {
         let id = self.newest().checked_add(1).filter(|id| *id < u32::MAX).ok_or(Exhausted)?;
         self.new.push(node);
-        self.ids.insert((node.parent, node.location), id);
+        self.ids.insert((node, mark), id);
+        self.marks.extend((mark != Mark::NONE).then_some((id, mark)));
         Ok(id)
+    }
+
+    /// Returns the frame that a walk has found outside of another one; `None` if that is no code.
+    fn outer(&mut self, space: &Space, found: Avma) -> Option<Frame> {
+        let Some(address) = interrupted(found) else { return Some((self.caller(space, found)?, Mark::NONE)) };
+        let location = space.locate(address)?;
+        self.hits.note(space, address, location);
+        Some((location, Mark::INTERRUPTED))
     }
 
     /// Returns the code of a return address. The lookup is one byte earlier, because the code may end after a
@@ -166,13 +187,21 @@ impl Stacks {
     }
 }
 
+/// Returns a frame of which nothing is known but its address.
+fn as_it_is(found: Avma) -> Frame {
+    match interrupted(found) {
+        Some(address) => (Location::Address(address.0), Mark::INTERRUPTED),
+        None => (Location::Address(found.0), Mark::NONE),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::track::spaces::{Region, Spaces};
 
-    fn addresses(list: &[u64]) -> impl Iterator<Item = Location> + '_ {
-        list.iter().map(|address| Location::Address(*address))
+    fn addresses(list: &[u64]) -> impl Iterator<Item = Frame> + '_ {
+        list.iter().map(|address| (Location::Address(*address), Mark::NONE))
     }
 
     #[test]

@@ -16,17 +16,20 @@
 mod go;
 mod images;
 mod judge;
+mod tables;
 
 use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Trusted};
+use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Sampler, Trusted};
+use crate::kernel::wire::NoTable;
 use crate::machine::identity::{Identity, MapFile};
 use crate::proc::{maps, scan};
 use crate::sys::usage;
 use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
 use images::Images;
+use tables::Tables;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, the 8 that were
 /// compiled to keep them have 0.99 and more, all others 0.82 at most. The rest is assembly, which calls nobody.
@@ -37,6 +40,8 @@ pub(crate) struct Trust {
     trusted: Trusted,
     of_go: OfGo,
     images: Images,
+    /// `None` if stacks are not walked by unwind tables.
+    tables: Option<Tables>,
     /// Processes with code that is still being judged.
     waiting: FxHashSet<u32>,
     /// The number of pages of code, by version of the address space: a forked process has the version of its parent.
@@ -55,10 +60,28 @@ enum Verdict {
 }
 
 impl Trust {
-    pub(crate) fn new(trusted: Trusted, of_go: OfGo) -> std::io::Result<Self> {
+    /// Starts the threads that read unwind tables.
+    ///
+    /// # Errors
+    /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
+    pub(crate) fn new(sampler: &Sampler<'_>) -> anyhow::Result<Self> {
         let (waiting, known) = Default::default();
-        let page_bytes = usage::page_bytes().into();
-        Ok(Self { trusted, of_go, images: Images::new()?, waiting, known, page_bytes })
+        Ok(Self {
+            trusted: sampler.trusted()?,
+            of_go: sampler.of_go()?,
+            images: Images::new()?,
+            tables: sampler.tables()?.map(Tables::start).transpose()?,
+            waiting,
+            known,
+            page_bytes: usage::page_bytes().into(),
+        })
+    }
+
+    /// Notes that a walk lacked the unwind tables of a file.
+    pub(crate) fn miss(&mut self, missed: &NoTable) {
+        if let Some(tables) = &mut self.tables {
+            tables.miss(missed);
+        }
     }
 
     /// Has an image judged when it is mapped, unless it was judged already.
@@ -72,6 +95,9 @@ impl Trust {
     /// # Cost
     /// Reads `/proc` for each change of a process whose images all keep frame pointers; costs next to nothing for others.
     pub(crate) fn settle(&mut self, mut changed: FxHashSet<u32>, tracker: &Tracker) {
+        if let Some(tables) = &mut self.tables {
+            tables.settle();
+        }
         if self.images.take_answers() {
             changed.extend(self.waiting.drain());
         }

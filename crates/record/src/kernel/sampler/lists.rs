@@ -1,10 +1,20 @@
 //! The lists in the BPF programs that the recorder changes while it samples.
 
 use anyhow::Context as _;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use super::Sampler;
-use crate::kernel::wire::PageKey;
+use crate::kernel::wire::{FileKey, PageKey};
+
+/// `MAX_TABLES` of bpf/wire.h: the most files that have unwind tables in the sampler at one time.
+pub(crate) const MAX_TABLES: usize = 4096;
+/// `SEGMENT_CHUNKS` and `MAX_SEGMENTS` of bpf/wire.h.
+const SEGMENT_CHUNKS: u32 = 256;
+/// The most chunks of all tables: 64 MiB.
+pub(crate) const MAX_CHUNKS: u32 = 64 * SEGMENT_CHUNKS;
+const CHUNK_BYTES: u32 = size_of::<Chunk>() as u32;
 
 /// The number of processes that can be trusted at one time.
 pub(crate) const MAX_TRUSTED: usize = 16 << 10;
@@ -20,6 +30,16 @@ impl Sampler<'_> {
     pub(crate) fn sent_pages(&self) -> anyhow::Result<SentPages> {
         let map = MapHandle::try_from(&self.skel.maps.sent_pages);
         Ok(SentPages(map.context("cannot open the list of pages that were sent")?))
+    }
+
+    /// Opens the unwind tables of files; `None` if stacks are not walked by them.
+    pub(crate) fn tables(&self) -> anyhow::Result<Option<Tables>> {
+        let maps = &self.skel.maps;
+        let open = || -> libbpf_rs::Result<_> {
+            let (of_files, all) = ((&maps.tables_of_files).try_into()?, (&maps.segments).try_into()?);
+            Ok(Tables { of_files, all, segments: Vec::new() })
+        };
+        self.walks_tables.then(open).transpose().context("cannot open the unwind tables of the sampler")
     }
 
     /// Opens the list of Go processes.
@@ -54,6 +74,67 @@ impl SentPages {
     pub(crate) fn forget(&self, page: PageKey) {
         // The sampler sends a page that is not on the list anyway.
         let _ = self.0.delete(&page.0.to_ne_bytes());
+    }
+}
+
+/// A part of the unwind tables: `union table_chunk` of bpf/tables.h.
+pub(crate) type Chunk = [u64; 512];
+
+/// The unwind tables of files in the sampler.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    of_files: MapHandle,
+    /// Of segments, which are made when they are needed.
+    all: MapHandle,
+    segments: Vec<MapHandle>,
+}
+
+impl Tables {
+    /// Puts chunks into the sampler, from a number on.
+    ///
+    /// # Errors
+    /// If the kernel has no memory for them, or the numbers are beyond [`MAX_CHUNKS`].
+    pub(crate) fn put(&mut self, first: u32, chunks: &[Chunk]) -> anyhow::Result<()> {
+        for (number, chunk) in (first..).zip(chunks) {
+            let segment = self.segment(number / SEGMENT_CHUNKS)?;
+            let bytes: Vec<u8> = chunk.iter().flat_map(|row| row.to_ne_bytes()).collect();
+            segment.update(&(number % SEGMENT_CHUNKS).to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the sampler use the tables of a file. They cover so many bytes of it from `begin` on; `first_position` counts from the first
+    /// chunk of all on.
+    ///
+    /// # Errors
+    /// If there are too many files.
+    pub(crate) fn publish(
+        &self,
+        file: &FileKey,
+        begin: u64,
+        len: u32,
+        first_position: u32,
+    ) -> anyhow::Result<()> {
+        let table =
+            [begin.to_ne_bytes().as_slice(), &len.to_ne_bytes(), &first_position.to_ne_bytes()].concat();
+        Ok(self.of_files.update(&file.0, &table, MapFlags::ANY)?)
+    }
+
+    fn segment(&mut self, number: u32) -> anyhow::Result<&MapHandle> {
+        let at = number as usize;
+        while self.segments.len() <= at {
+            let opts = libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+                ..Default::default()
+            };
+            let (name, most) = (Some("icecore_rows"), SEGMENT_CHUNKS);
+            let segment = MapHandle::create(MapType::Array, name, 4, CHUNK_BYTES, most, &opts)?;
+            let key = u32::try_from(self.segments.len())?;
+            let fd = segment.as_fd().as_raw_fd();
+            self.all.update(&key.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+            self.segments.push(segment);
+        }
+        Ok(&self.segments[at])
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
+use libbpf_rs::btf::types::{Func, Struct};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{
     ErrorKind, MapCore as _, MapFlags, OpenObject, OpenProgramMut, PrintCallback, PrintLevel,
@@ -31,8 +31,12 @@ const MAX_WAITING: u32 = 128 << 10;
 const MAX_CALLS: u32 = 64 << 10;
 /// The number of threads whose stacks are copied when they leave their CPU: 18 MiB of the kernel's memory.
 const MAX_WAIT_COPIES: u32 = 8 << 10;
+/// `KNOWN_ROWS` of bpf/wire.h: rows of unwind tables that a CPU remembers.
+const KNOWN_ROWS: u32 = 4096;
 /// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
 const WITHOUT: &str = "ICECORE_WITHOUT";
+/// The most ways to load the programs.
+pub(crate) const WAYS: usize = 5;
 /// Since then a program of a probe may share its stack with all threads that run it on its CPU, and since `KEPT_CPUS` it can prevent that
 /// they do (bpf/icecore.bpf.c).
 const STACKS_OF_CPUS: (u32, u32) = (6, 13);
@@ -54,7 +58,7 @@ impl<'obj> Sampler<'obj> {
     /// # Errors
     /// If the kernel has no BTF, or privileges are missing; the message says what to do.
     pub(crate) fn load(
-        storage: &'obj mut [MaybeUninit<OpenObject>; 3],
+        storage: &'obj mut [MaybeUninit<OpenObject>; WAYS],
         options: &Options,
         events: &[Event],
         print: Option<PrintCallback>,
@@ -62,8 +66,8 @@ impl<'obj> Sampler<'obj> {
         check_btf()?;
         libbpf_rs::set_print(print.map(|print| (PrintLevel::Info, print)));
         let mut refused = None;
-        for (storage, (walker, stacks)) in storage.iter_mut().zip(ways(options)) {
-            match Self::load_with(storage, options, events, walker, stacks) {
+        for (storage, way) in storage.iter_mut().zip(ways(options)) {
+            match Self::load_with(storage, options, events, way) {
                 Err(error) if is_refused(&error) => {
                     refused.get_or_insert(error);
                 }
@@ -78,8 +82,7 @@ impl<'obj> Sampler<'obj> {
         storage: &'obj mut MaybeUninit<OpenObject>,
         options: &Options,
         events: &[Event],
-        walker: Walker,
-        stacks_of_waits: StacksOfWaits,
+        Way { walker, stacks_of_waits, walks_tables }: Way,
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
         if let Walker::Helper(why) = walker {
@@ -164,10 +167,12 @@ impl<'obj> Sampler<'obj> {
         rodata.wakeup_bytes = (options.ring_bytes / 4).min(MAX_WAKEUP_BYTES);
         rodata.copy_mode = match options.unwind {
             Unwind::Fp => copy_mode::COPY_NOTHING,
-            Unwind::Auto => copy_mode::COPY_UNTRUSTED,
+            Unwind::Auto | Unwind::Copy => copy_mode::COPY_UNTRUSTED,
             Unwind::Dwarf => copy_mode::COPY_ALWAYS,
         }
         .0;
+        rodata.walks_tables = walks_tables;
+        rodata.audited_of = options.audit;
         rodata.max_stack_bytes = options.stack_bytes;
         rodata.ring_half = options.ring_bytes / 2;
         rodata.ring_three_quarters = options.ring_bytes / 4 * 3;
@@ -224,7 +229,10 @@ impl<'obj> Sampler<'obj> {
         if options.unwind != Unwind::Fp {
             open.maps.sent_pages.set_max_entries(MAX_SENT_PAGES)?;
         }
-        if options.unwind == Unwind::Auto {
+        if walks_tables {
+            open.maps.known_rows.set_max_entries(cpus * KNOWN_ROWS)?;
+        }
+        if options.unwind.judges() {
             open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
         }
         let skel = open.load().map_err(|error| match events.iter().find(|event| event.calling().is_some()) {
@@ -242,6 +250,7 @@ impl<'obj> Sampler<'obj> {
         }
         Ok(Self {
             skel,
+            walks_tables,
             walker,
             stacks_of_waits,
             has_cgroups,
@@ -255,25 +264,54 @@ impl<'obj> Sampler<'obj> {
     }
 }
 
+/// A way to load the programs.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    walker: Walker,
+    stacks_of_waits: StacksOfWaits,
+    /// User stacks are walked by unwind tables.
+    walks_tables: bool,
+}
+
 /// Returns how the programs may be loaded, the best way first; the last one works everywhere.
-fn ways(options: &Options) -> Vec<(Walker, StacksOfWaits)> {
+fn ways(options: &Options) -> Vec<Way> {
     const REFUSED: &str =
         "the verifier of this kernel refuses the program that walks user stacks (-v shows why)";
+    let by_helper = |why| Way {
+        walker: Walker::Helper(why),
+        stacks_of_waits: StacksOfWaits::Missing,
+        walks_tables: false,
+    };
     if !ProgramType::PerfEvent.is_helper_supported(libbpf_sys::BPF_FUNC_loop).unwrap_or(false) {
-        return vec![(Walker::Helper("this kernel has no bpf_loop (5.17)"), StacksOfWaits::Missing)];
+        return vec![by_helper("this kernel has no bpf_loop (5.17)")];
     }
-    let mut ways = Vec::new();
-    let why = if std::env::var_os(WITHOUT).is_some_and(|feature| feature == "task_work") {
+    let mut stacks = Vec::new();
+    let why = if is_without("task_work") {
         "threads run no programs after a wait (ICECORE_WITHOUT)"
     } else if options.off_cpu.is_some() && has_task_work() {
-        ways.push((Walker::Loop, StacksOfWaits::ByThread));
+        stacks.push(StacksOfWaits::ByThread);
         "the verifier of this kernel refuses the program that threads run after a wait (-v shows why)"
     } else {
         "this kernel runs no programs in threads that have waited (6.18)"
     };
-    ways.push((Walker::Loop, StacksOfWaits::Copied(why)));
-    ways.push((Walker::Helper(REFUSED), StacksOfWaits::Missing));
-    ways
+    stacks.push(StacksOfWaits::Copied(why));
+    let by_loop = |walks_tables| {
+        stacks.iter().map(move |stacks| Way { walker: Walker::Loop, stacks_of_waits: *stacks, walks_tables })
+    };
+    let with_tables = options.unwind == Unwind::Auto && !is_without("tables") && has_tree_of_mappings();
+    let with_tables = with_tables.then(|| by_loop(true)).into_iter().flatten();
+    with_tables.chain(by_loop(false)).chain([by_helper(REFUSED)]).collect()
+}
+
+fn is_without(feature: &str) -> bool {
+    std::env::var_os(WITHOUT).is_some_and(|without| without == feature)
+}
+
+/// Returns true if programs can find the mapping of an address while they walk (6.1), and the rows of unwind tables are those of this
+/// machine.
+fn has_tree_of_mappings() -> bool {
+    let is_there = |btf: &Btf<'_>| btf.type_by_name::<Struct<'_>>("maple_tree").is_some();
+    cfg!(target_arch = "x86_64") && Btf::from_vmlinux().is_ok_and(|btf| is_there(&btf))
 }
 
 /// Returns true if the kernel lets a thread run a program before it returns to user space.

@@ -25,7 +25,8 @@ use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
-pub(crate) use lists::{MAX_TRUSTED, OfGo, SentPages, Trusted};
+pub(crate) use lists::{Chunk, MAX_CHUNKS, MAX_TABLES, MAX_TRUSTED, OfGo, SentPages, Tables, Trusted};
+pub(crate) use load::WAYS;
 
 /// The state of a process or thread that has not ended, in the lists of targets.
 const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
@@ -54,6 +55,7 @@ pub(crate) enum StacksOfWaits {
 pub(crate) struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     walker: Walker,
+    walks_tables: bool,
     stacks_of_waits: StacksOfWaits,
     has_cgroups: bool,
     links: Vec<Link>,

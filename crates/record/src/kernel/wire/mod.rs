@@ -10,8 +10,8 @@ use std::mem::offset_of;
 use icecore_elf::Avma;
 
 use crate::kernel::skeleton::types::{
-    account_moment, cgroup_record, cpu_time_record, page_record, record_head, record_type, registers_record,
-    sample_record, stack_record, task_record, wait_record,
+    account_moment, cgroup_record, cpu_time_record, file_key, no_table_record, page_record, record_head,
+    record_type, registers_record, sample_record, stack_record, task_record, wait_record,
 };
 pub(crate) use process::Process;
 #[cfg(test)]
@@ -63,6 +63,8 @@ pub(crate) enum Event<'a> {
         head: Head<'a>,
         whole_group: bool,
     },
+    /// A walk came to code without unwind tables.
+    NoTable(NoTable),
     /// Registers and the top of the stack. In the same buffer its pages follow, then its hashes, then the sample.
     Registers(Registers<'a>),
     /// A page of a stack that changed since it was last sent.
@@ -115,6 +117,27 @@ pub(crate) struct Sample<'a> {
 /// Returns the buffer of the sampler from which a snapshot comes: what comes from one buffer is not interleaved.
 pub(crate) fn buffer_of(snapshot: u64) -> u32 {
     (snapshot >> SNAPSHOT_BITS) as u32
+}
+
+/// A file as the kernel knows it: the bytes of `struct file_key` (bpf/wire.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey(pub(crate) [u8; size_of::<file_key>()]);
+
+impl FileKey {
+    /// Returns inode and size.
+    pub(crate) fn inode_and_size(&self) -> (u64, u64) {
+        let field = |at| u64_at(&self.0, at).unwrap_or_default();
+        (field(offset_of!(file_key, inode)), field(offset_of!(file_key, size)))
+    }
+}
+
+/// A file whose unwind tables a walk lacked, and where it is mapped in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoTable {
+    pub(crate) tgid: u32,
+    pub(crate) file: FileKey,
+    pub(crate) start: Avma,
+    pub(crate) end: Avma,
 }
 
 /// The registers of a thread.
@@ -226,6 +249,12 @@ pub(crate) struct Ran {
     pub(crate) kernel_ns: u64,
 }
 
+/// The address of an instruction that a signal interrupted, if a user frame of a walk is one (`FRAME_INTERRUPTED` of bpf/wire.h).
+pub(crate) fn interrupted(frame: Avma) -> Option<Avma> {
+    const FRAME_INTERRUPTED: u64 = 1 << 63;
+    (frame.0 & FRAME_INTERRUPTED != 0).then_some(Avma(frame.0 & !FRAME_INTERRUPTED))
+}
+
 /// The addresses of one side of a stack, kernel or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frames<'a>(&'a [u8]);
@@ -258,6 +287,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
     let short = Undecodable::Short { len: bytes.len() };
     let kind = u32_at(bytes, offset_of!(record_head, r#type)).ok_or(short)?;
     match record_type(kind) {
+        record_type::RECORD_NO_TABLE => return no_table(bytes).ok_or(short).map(Event::NoTable),
         record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
         record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
         record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
@@ -378,6 +408,15 @@ fn wait_bytes(bytes: &[u8]) -> Option<usize> {
 /// Returns the length of the innermost frames of a `wait_record`.
 fn inner_bytes(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16_at(bytes, offset_of!(wait_record, inner_len))?) * 8)
+}
+
+fn no_table(bytes: &[u8]) -> Option<NoTable> {
+    Some(NoTable {
+        tgid: u32_at(bytes, offset_of!(no_table_record, tgid))?,
+        file: FileKey(*bytes.get(offset_of!(no_table_record, file)..)?.first_chunk()?),
+        start: Avma(u64_at(bytes, offset_of!(no_table_record, start))?),
+        end: Avma(u64_at(bytes, offset_of!(no_table_record, end))?),
+    })
 }
 
 fn registers(bytes: &[u8]) -> Option<Registers<'_>> {

@@ -175,6 +175,9 @@ impl Digest {
         self.followed.event(event);
         self.mounts.event(event);
         self.tracker.event(event);
+        if let (Event::NoTable(missed), Some(trust)) = (event, &mut self.trust) {
+            trust.miss(missed);
+        }
         self.cgroup(event);
     }
 
@@ -191,7 +194,7 @@ impl Digest {
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
-            Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
+            Event::NoTable(_) | Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
             Event::WaitStack(_) | Event::CpuTime(_) | Event::Process(_) => return,
         };
         self.moved(time_ns, moved);

@@ -145,6 +145,8 @@ impl Tracker {
             }
             // A row is made when a task is in the cgroup.
             Event::Cgroup { .. } => {}
+            // The sampler has copied the stack.
+            Event::NoTable(_) => {}
             Event::Wait(wait) => self.wait_of(wait),
             Event::WaitStack(stack) => self.stack_of_waits(stack),
             Event::Registers(registers) => self.arriving.registers(registers),

@@ -1,7 +1,7 @@
 //! Replays the waiting events in the order of time.
 
 use icecore_elf::Avma;
-use icecore_format::records::{Change, Lifecycle, Location, Origin, Sample, WalkEnd};
+use icecore_format::records::{Change, Lifecycle, Location, Mark, Origin, Sample, WalkEnd};
 
 use super::Tracker;
 use super::waiting::{Unplaced, What};
@@ -55,7 +55,7 @@ impl Tracker {
     fn sampled(&mut self, sample: Unplaced) -> Result<(), Exhausted> {
         let known = self.stacks.newest();
         let kernel = self.waiting.frames(&sample.kernel).iter().rev();
-        let kernel_stack = self.stacks.id(kernel.map(|address| Location::Address(address.0)))?;
+        let kernel_stack = self.stacks.id(kernel.map(|address| (Location::Address(address.0), Mark::NONE)))?;
         let nodes = self.stacks.waiting();
         let new = &nodes[nodes.len() - (self.stacks.newest() - known) as usize..];
         self.kernel_addresses.extend(new.iter().filter_map(|node| match node.location {

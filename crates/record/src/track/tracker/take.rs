@@ -4,8 +4,8 @@ use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
-    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StacksV1, StringsV1, SymbolsV1,
-    TasksV1, UnwindRulesV1, WaitsV1,
+    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
+    StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use rustc_hash::FxHashMap;
 
@@ -54,6 +54,7 @@ impl Tracker {
             images: ImagesV1::from_rows(first_image, &images),
             mappings: MappingsV1::from_rows(&std::mem::take(&mut self.mappings)),
             stacks: StacksV1::from_rows(first_node, &nodes).expect("bug: a node before its caller"),
+            stack_marks: StackMarksV1::from_rows(&self.stacks.take_marks()),
             kernel_symbols: KernelSymbolsV1::from_rows(&std::mem::take(&mut self.kernel_symbols)),
             losses: LossesV1::from_rows(&std::mem::take(&mut self.losses)),
             cpu_times: CpuTimesV1::default(),

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Walks a user stack by the unwind tables of the code. */
+#ifndef ICECORE_TABLE_WALK_H
+#define ICECORE_TABLE_WALK_H
+
+/* How many signals a walk passes. */
+#define MAX_SIGNALS 4
+/* Where a signal's frame has registers, from its stack pointer on (struct rt_sigframe). */
+#define SIGNAL_FP 120
+#define SIGNAL_SP 160
+#define SIGNAL_IP 168
+/* No word has an address that is as close behind. */
+#define NO_WINDOW 1
+
+/* Forgets the known ranges if they are of another process, or its mappings may have changed since. */
+static __always_inline void forget_old_code(struct table_walk *walk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct___with_number *by_number = (void *)task->mm;
+	struct mm_struct___with_seqcount *by_seqcount = (void *)task->mm;
+	struct known_of of = { .mm = (__u64)task->mm, .start_time = task->start_time };
+
+	if (bpf_core_field_exists(by_seqcount->mm_lock_seq)) {
+		of.exec_id = task->self_exec_id;
+		of.sequence = by_seqcount->mm_lock_seq.sequence;
+	} else if (bpf_core_field_exists(by_number->mm_lock_seq)) {
+		of.exec_id = task->self_exec_id;
+		of.sequence = by_number->mm_lock_seq;
+	}
+	if (of.exec_id && of.mm == walk->known_of.mm && of.start_time == walk->known_of.start_time &&
+	    of.exec_id == walk->known_of.exec_id && of.sequence == walk->known_of.sequence)
+		return;
+	walk->known_of = of;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < KNOWN_CODE; i++)
+		walk->known[i & (KNOWN_CODE - 1)].range.len = 0;
+}
+
+/* Makes the code at an address the current range; returns false if it has no table. */
+VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
+{
+	struct scratch *scratch = scratch_of(slot);
+	struct table_walk *walk;
+	struct known_code found = {};
+	struct file_key key = {};
+	struct table *table;
+
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < KNOWN_CODE; i++) {
+		struct known_code *known = &walk->known[i & (KNOWN_CODE - 1)];
+
+		if (address - known->range.start < known->range.len) {
+			walk->code = *known;
+			return 1;
+		}
+	}
+	if (!find_file(address, &walk->search, &found.range, &key))
+		return 0;
+	table = bpf_map_lookup_elem(&tables_of_files, &key);
+	if (!table) {
+		walk->missing.type = RECORD_NO_TABLE;
+		walk->missing.tgid = scratch->record.head.tgid;
+		walk->missing.file = key;
+		walk->missing.start = found.range.start;
+		walk->missing.end = found.range.start + found.range.len;
+		/* A record that is lost costs a copy: the next walk that comes there sends another one. */
+		bpf_ringbuf_output(&ring, &walk->missing, sizeof(walk->missing), BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	found.table = *table;
+	walk->known[walk->next++ & (KNOWN_CODE - 1)] = found;
+	walk->code = found;
+	return 1;
+}
+
+/* Returns the row of an address in the current range; 0 if there is none. */
+static __always_inline __u64 row_of(const struct table_walk *walk, __u64 address)
+{
+	__u64 place = address + walk->code.range.to_off - walk->code.table.begin;
+
+	return place < walk->code.table.len ? row_at(walk->code.table.first_position, place) : 0;
+}
+
+/* Returns true if a call may stand before an address: `call` with a distance, or through a register or memory in all its lengths. */
+VERIFIED_ALONE int follows_call(__u64 address)
+{
+	__u8 code[8];
+
+	if (bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))))
+		return 0;
+#define IS_INDIRECT(at) (code[at] == 0xff && (code[(at) + 1] & 0x38) == 0x10)
+	return code[3] == 0xe8 || IS_INDIRECT(6) || IS_INDIRECT(5) || IS_INDIRECT(4) || IS_INDIRECT(2) || IS_INDIRECT(1);
+}
+
+/* Reads a word of the stack; returns false if it cannot be read. Words of a frame are asked for in the order of their addresses, so that a
+ * piece which begins with the first one has the others and those of some callers. */
+static __always_inline bool read_word(struct table_walk *walk, __u64 address, __u64 *word)
+{
+	__u64 at = address - walk->window_at;
+
+	if (address & 7)
+		return 0;
+	if (at >= sizeof(walk->window)) {
+		if (bpf_probe_read_user(walk->window, sizeof(walk->window), (void *)address)) {
+			walk->window_at = NO_WINDOW;
+			return !READ_USER(*word, address);
+		}
+		walk->window_at = address;
+		at = 0;
+	}
+	*word = walk->window[at / 8 & (WINDOW_WORDS - 1)];
+	return 1;
+}
+
+/* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
+ * there is none, or it is not known. */
+VERIFIED_ALONE __u64 step_out(__u32 slot)
+{
+	struct scratch *scratch = scratch_of(slot);
+	__u64 pc, sp, fp, row, cfa, saved, word = 0;
+	struct table_walk *walk;
+
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+	pc = walk->ip - !walk->is_interrupted;
+	sp = walk->sp;
+	fp = walk->fp;
+	if (pc - walk->code.range.start >= walk->code.range.len && !enter_code(slot, pc))
+		return 0;
+	row = row_of(walk, pc);
+	/* Nobody has called from there: a program has begun a stack with this address by hand. */
+	if (row & ROW_IS_START && !walk->is_interrupted && !follows_call(walk->ip))
+		return 0;
+	saved = ROW_FP(row);
+	switch (ROW_KIND(row)) {
+	case ROW_SP:
+		cfa = sp + 8 * ROW_CFA(row);
+		break;
+	case ROW_FP:
+		if (walk->fp_is_lost)
+			return 0;
+		cfa = fp + 8 * ROW_CFA(row);
+		break;
+	case ROW_STUB:
+		cfa = sp + 8 + 8 * ((walk->ip & 15) >= ROW_CFA(row));
+		break;
+	case ROW_ALIGNED:
+		if (walk->fp_is_lost || !read_word(walk, fp - ROW_CFA(row), &cfa) || !read_word(walk, fp, &word))
+			return 0;
+		walk->fp = word;
+		saved = 0;
+		break;
+	case ROW_SIGNAL:
+		if (walk->signals++ >= MAX_SIGNALS || !read_word(walk, sp + SIGNAL_FP, &fp) || !read_word(walk, sp + SIGNAL_SP, &cfa) ||
+		    !read_word(walk, sp + SIGNAL_IP, &word))
+			return 0;
+		walk->fp = fp;
+		walk->sp = cfa;
+		walk->ip = word;
+		walk->fp_is_lost = 0;
+		walk->is_interrupted = 1;
+		return walk->ip ? walk->ip | FRAME_INTERRUPTED : 0;
+	case ROW_ROOT:
+		walk->is_whole = 1;
+		return 0;
+	default:
+		return 0;
+	}
+	if (cfa <= sp || cfa & 7)
+		return 0;
+	/* What lies below the stack pointer was restored: in an epilogue, rules go on to name its place. */
+	if (saved == ROW_FP_LOST || (saved && cfa - 8 * saved >= sp)) {
+		walk->fp_is_lost = saved == ROW_FP_LOST || !read_word(walk, cfa - 8 * saved, &word);
+		walk->fp = word;
+	}
+	if (!read_word(walk, cfa - 8, &word))
+		return 0;
+	walk->ip = true_return(&scratch->returns, cfa - 8, word);
+	walk->sp = cfa;
+	walk->is_interrupted = 0;
+	return walk->ip;
+}
+
+struct table_step {
+	struct scratch *scratch;
+	__u32 slot;
+	__u32 base; /* index of the leaf frame: after the kernel frames */
+	__u32 len;
+};
+
+/* One step outwards; the index comes from the loop's own counter, as in `walk_step`. */
+static long table_step(__u32 i, struct table_step *step)
+{
+	__u32 at = step->base + 1 + (i & (MAX_USER_FRAMES - 1));
+	__u64 address = step_out(step->slot);
+
+	if (!address || at >= 128 + MAX_USER_FRAMES)
+		return 1;
+	step->scratch->frames[at] = address;
+	step->len = i + 2;
+	return 0;
+}
+
+/* Walks the stack of the registers in the buffer by unwind tables. Returns true if it came to the beginning of the stack. */
+VERIFIED_ALONE int walk_by_tables(__u32 slot)
+{
+	struct scratch *scratch = scratch_of(slot);
+	struct table_step step = { .scratch = scratch, .slot = slot, .len = 1 };
+	struct table_walk *walk;
+	__u64 *registers;
+
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+	registers = scratch->registers.registers;
+	step.base = scratch->record.kernel_len & 127;
+	walk->ip = registers[REGISTER_COUNT - 1];
+	walk->sp = registers[STACK_POINTER];
+	walk->fp = registers[FRAME_POINTER];
+	walk->fp_is_lost = 0;
+	walk->is_interrupted = 1;
+	walk->is_whole = 0;
+	walk->signals = 0;
+	walk->window_at = NO_WINDOW;
+	walk->code.range.len = 0;
+	forget_old_code(walk);
+	scratch->frames[step.base] = walk->ip;
+	bpf_loop(MAX_USER_FRAMES - 1, table_step, &step, 0);
+	if (!walk->is_whole)
+		return 0;
+	scratch->record.user_len = step.len;
+	scratch->record.user_end = WALK_BY_TABLES;
+	return 1;
+}
+
+#endif
