@@ -24,7 +24,7 @@ KINDS = dict(enumerate(KINDS, 1))
 ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
-        "mappings_lost"]
+        "mappings_lost", "by_tables"]
 SESSION, RECEIPT, INDEX = 1, 11, 12
 OPEN = 1
 U64 = (1 << 64) - 1

@@ -3,6 +3,7 @@
  *
  * buffer:    `work` has a buffer of 64 KiB; `ten`, `thirty` and `sixty` call it, and the time of each is what its name says.
  * recursion: 400 frames of `deep`, entered by `left` (a quarter of the time) and `right` (the rest).
+ * deepest:   the same with 4,000 frames: `far_left` and `far_right`.
  * exec:      `before` and, after an exec of the same program in the same thread, `after` call the same function with the
  *            same stack pointers; half of the time each. */
 #define _GNU_SOURCE
@@ -61,6 +62,9 @@ KEEP void deep(int n, long us)
 KEEP void left(void) { CALL(deep(400, 2000)); }
 KEEP void right(void) { CALL(deep(400, 6000)); }
 
+KEEP void far_left(void) { CALL(deep(4000, 2000)); }
+KEEP void far_right(void) { CALL(deep(4000, 6000)); }
+
 KEEP void before(long us) { CALL(work(us)); }
 KEEP void after(long us) { CALL(work(us)); }
 
@@ -74,6 +78,9 @@ int main(int argc, char **argv)
 			;
 	} else if (!strcmp(name, "recursion")) {
 		for (; cpu_us() < until; left(), right())
+			;
+	} else if (!strcmp(name, "deepest")) {
+		for (; cpu_us() < until; far_left(), far_right())
 			;
 	} else if (!strcmp(name, "exec")) {
 		before(ms * 500);

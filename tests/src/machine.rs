@@ -277,6 +277,11 @@ impl Sample {
         self.0[key].as_str().unwrap_or_else(|| panic!("`{key}` is text: {}", self.0))
     }
 
+    /// Returns true if its user stack was found by unwind tables, from the leaf to the outermost frame.
+    pub fn is_unwound(&self) -> bool {
+        matches!(self.text("ended"), "unwound" | "by_tables")
+    }
+
     /// Returns the names of the frames of one side (`user`, `kernel`), leaf first; empty if a frame has no name.
     pub fn names(&self, side: &str) -> Vec<&str> {
         let frames = self.0["frames"].as_array().expect("`frames` is a list");

@@ -15,7 +15,8 @@ use icecore_format::records::{
     CpuTimesV1, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
     KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
     MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1,
-    StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, Wait, WaitsV1, WalkEnd,
+    StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    UnwindRulesV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -64,6 +65,8 @@ pub struct Builder {
     pub marks: Vec<(u32, Mark)>,
     /// Registers and stack memory.
     pub held: Held,
+    /// Unwind tables of images.
+    pub unwind_rules: Vec<UnwindRule>,
     /// Samples.
     pub samples: Vec<Sample>,
     /// Waits.
@@ -219,6 +222,9 @@ impl Builder {
             writer.append(&StackMarksV1::from_rows(&self.marks))?;
         }
         self.held.write(&mut writer)?;
+        if !self.unwind_rules.is_empty() {
+            writer.append(&UnwindRulesV1::from_rows(&self.unwind_rules))?;
+        }
         let block_len = if self.block_len == 0 { usize::MAX } else { self.block_len };
         for rows in self.samples.chunks(block_len.min(self.samples.len().max(1))) {
             writer.append(&SamplesV1::from_rows(rows, &self.basis)?)?;

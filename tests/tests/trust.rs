@@ -8,6 +8,8 @@ use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
+/// Stacks are copied unless a walk along frame pointers is trusted; without it, most are walked by tables.
+const COPY: [&str; 2] = ["--unwind", "copy"];
 /// More bytes than the top of a stack (`TOP_LEN` of bpf/wire.h) and the frame of a leaf's caller, and fewer than the whole stack.
 const LITTLE: u32 = 1 << 10;
 /// The bytes of the stack of a sample in the assembly of `alone.c`.
@@ -41,7 +43,7 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
     if !has_ebpf() {
         return;
     }
-    let auto = recorded(&[], &alone(), &["1500"]);
+    let auto = recorded(&COPY, &alone(), &["1500"]);
     let copied = copied(&auto);
     let small = copied.iter().filter(|len| **len <= LITTLE).count();
     let bytes = std::fs::metadata(auto.path()).expect("it was written").len();
@@ -71,7 +73,7 @@ fn root_trust_ends_with_code_that_nobody_has_looked_at() {
     let library = stacks_without_frames();
     let library = library.to_str().expect("a path of this test");
     // The program loads the library after half of the time.
-    let copied = copied(&recorded(&[], &alone(), &["800", "map", library]));
+    let copied = copied(&recorded(&COPY, &alone(), &["800", "map", library]));
     let last = copied.iter().rposition(|len| *len <= LITTLE).expect("it was trusted at first");
     let after = copied.len() - last;
     assert!(copied.len() > 500 && after * 3 > copied.len(), "{after} of {} came after", copied.len());
@@ -84,7 +86,7 @@ fn root_trust_ends_with_the_program() {
     }
     let next = stacks_without_frames();
     let next = next.to_str().expect("a path of this test");
-    let recorded = recorded(&[], &alone(), &["600", "exec", next, "chain", "600"]);
+    let recorded = recorded(&COPY, &alone(), &["600", "exec", next, "chain", "600"]);
     let mut samples = in_leaf(&recorded);
     samples.retain(|sample| sample.text("comm") == "stacks");
     assert!(samples.len() > 150, "{}", samples.len());

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use icecore_tests::machine::{
-    Recorded, Sample, copy, has_ebpf, record, report, send, target, text, wait_for_samples, wait_until,
+    Recorded, Sample, copy, has_ebpf, record, report, send, target, text, wait_for_samples, wait_for_session,
+    wait_until,
 };
 
 /// Fast enough for a second to hold about a thousand samples; prime, so that nothing runs in lockstep.
@@ -308,10 +309,11 @@ fn root_an_interrupt_finishes_the_file() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     for signal in [libc::SIGINT, libc::SIGTERM] {
+        let _ = std::fs::remove_file(&path);
         let mut recorder = record();
         recorder.args(["-a", "--force", "-o"]).arg(&path).stderr(Stdio::piped());
         let child = recorder.spawn().expect("the recorder runs");
-        std::thread::sleep(Duration::from_millis(700));
+        wait_for_session(&path);
         send(signal, child.id());
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -57,7 +57,7 @@ fn root_a_program_without_frame_pointers_has_whole_stacks() {
         return;
     }
     let chain = ["leaf", "b", "a", "chain", "main"];
-    for options in [&[][..], &["--unwind", "dwarf"]] {
+    for options in [&[][..], &["--unwind", "copy"], &["--unwind", "dwarf"]] {
         assert_whole(&recorded(&stacks_without_frames(), "chain", options, in_leaf), &chain);
     }
     // Without unwinding they are not whole: this shows that the test can fail.
@@ -90,7 +90,7 @@ fn root_stacks_that_are_deeper_than_what_is_copied_of_each_are_whole() {
         return;
     }
     let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
-    for options in [&[][..], &["--unwind", "dwarf"]] {
+    for options in [&[][..], &["--unwind", "copy"], &["--unwind", "dwarf"]] {
         assert_whole(&recorded(&stacks_without_frames(), "deep", options, in_leaf), &chain);
     }
 }
@@ -100,7 +100,8 @@ fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
     if !has_ebpf() {
         return;
     }
-    let samples = recorded(&stacks_without_frames(), "deep", &["--stack-bytes", "4K"], in_leaf);
+    let samples =
+        recorded(&stacks_without_frames(), "deep", &["--unwind", "copy", "--stack-bytes", "4K"], in_leaf);
     for sample in &samples {
         let names = sample.names("user");
         assert_eq!(sample.text("ended"), "not_copied", "{names:?}");
@@ -108,7 +109,9 @@ fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
     }
     // Where frame pointers lead on, the report follows them.
     let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
-    for sample in recorded(&stacks_with_frames(), "deep", &["--stack-bytes", "4K"], in_leaf) {
+    for sample in
+        recorded(&stacks_with_frames(), "deep", &["--unwind", "copy", "--stack-bytes", "4K"], in_leaf)
+    {
         assert!(sample.names("user").starts_with(&chain), "{}", sample.0);
     }
 }

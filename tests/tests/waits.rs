@@ -117,9 +117,8 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
         }
     }
     assert!(seen >= 5);
-    let unrooted = samples
-        .iter()
-        .filter(|sample| sample.text("ended") != "unwound" && sample.number("tid") != sample.number("tgid"));
+    let unrooted =
+        samples.iter().filter(|sample| !sample.is_unwound() && sample.number("tid") != sample.number("tgid"));
     // A thread that has not run yet is in the middle of `clone3`, for which there are no unwind tables.
     let unrooted: Vec<_> = unrooted
         .filter(|sample| !matches!(sample.names("user")[..], [] | ["clone3" | "__clone3"]))
@@ -337,7 +336,7 @@ fn waits_that_are_open_at_both_ends_are_there(without: &str) {
         let kernel = of_thread[0].names("kernel");
         assert!(kernel.iter().any(|name| name.contains(function)), "{comm}: {kernel:?}");
         let user = of_thread[0].names("user");
-        assert!(user.contains(&caller) && of_thread[0].text("ended") == "unwound", "{comm}: {user:?}");
+        assert!(user.contains(&caller) && of_thread[0].is_unwound(), "{comm}: {user:?}");
     }
 }
 
@@ -379,7 +378,7 @@ fn root_waits_below_probed_returns_have_their_stacks() {
                 let names = sample.names("user");
                 let is_whole =
                     names.iter().skip_while(|name| **name != function).nth(2) == Some(&"start_thread");
-                assert!(is_whole && sample.text("ended") == "unwound", "{without}: {}", sample.0);
+                assert!(is_whole && sample.is_unwound(), "{without}: {}", sample.0);
             }
         }
         let open = recorded_without(
@@ -393,7 +392,7 @@ fn root_waits_below_probed_returns_have_their_stacks() {
                 |sample: &&Sample| sample.text("comm") == comm && sample.number("weight") > 300_000_000;
             let own: Vec<&Sample> = samples.iter().filter(is_open).collect();
             assert_eq!(own.len(), 1, "{without}: {comm}");
-            assert!(own[0].has(function) && own[0].text("ended") == "unwound", "{without}: {}", own[0].0);
+            assert!(own[0].has(function) && own[0].is_unwound(), "{without}: {}", own[0].0);
         }
     }
 }

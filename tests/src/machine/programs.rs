@@ -98,6 +98,12 @@ programs! {
     callers: "callers.c", [["-O2", "-g", "-fomit-frame-pointer"]];
     /// The same with frame pointers.
     callers_with_frames: "callers.c", [WITH_FRAMES];
+    /// Has two libraries that take turns at the same addresses.
+    swapped: "swapped.c", [AS_DISTRIBUTED];
+    /// The first of them.
+    swapped_small: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=small", "-DROOM=64"]];
+    /// The second one.
+    swapped_large: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=large", "-DROOM=4000"]];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.
     guesses: "guesses.c", [WITH_FRAMES];
     /// The same without symbols.

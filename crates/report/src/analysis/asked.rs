@@ -57,7 +57,7 @@ impl Asked {
             is_foreign: session.recorder.starts_with(|first: char| first.is_ascii_alphabetic()),
             unwind: match option(session, &["--unwind"]) {
                 Some("fp") => Unwind::Fp,
-                Some("auto") => Unwind::Auto,
+                Some("auto" | "copy") => Unwind::Auto,
                 Some("dwarf") => Unwind::Dwarf,
                 _ => Unwind::Unsaid,
             },

@@ -10,6 +10,7 @@
 //! | [`depths`] | how deep stacks are, and which functions recur in them |
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
+//! | [`audit`] | whether walks by unwind tables in the kernel are right |
 //! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
 //! | [`wall_time`] | what threads ran, and for what they waited |
 //! | `asked` | what the recorder was asked to do |
@@ -17,6 +18,7 @@
 pub mod account;
 pub mod activity;
 pub(crate) mod asked;
+pub mod audit;
 pub mod changes;
 pub(crate) mod clock;
 pub mod compare;

@@ -1,7 +1,8 @@
 //! `compact`: writes the same recording with its stacks unwound, and without the registers and stack memory from which they were
 //! unwound. The result is a fraction of the size, needs no unwind tables, and holds none of the programs' data.
 //!
-//! A report on the new file equals one on the old file, with any filter.
+//! A report on the new file equals one on the old file, with any filter; only how walks by unwind tables differed from their copies
+//! is not in it.
 
 use std::path::Path;
 
@@ -60,8 +61,10 @@ pub fn compact(options: &cli::Compact, search: &Search) -> anyhow::Result<Compac
         let hits = loaded.hits.rows.iter().filter(|hit| which(hit.key.repair));
         hits.map(|hit| hit.samples).sum::<u64>()
     };
-    let (unwound, repaired) =
-        (with(|how| how != StackRepair::NONE), with(|how| how.kind() > StackRepair::KEPT));
+    let (unwound, repaired) = (
+        with(|how| how != StackRepair::NONE),
+        with(|how| how.kind() > StackRepair::KEPT && !how.is_audited()),
+    );
     let excerpt = Excerpt {
         recording: &recording,
         selection: loaded.selection(),

@@ -133,6 +133,16 @@ impl Taken {
     pub fn is_walked(self) -> bool {
         self.end != WalkEnd::NONE && self.end != WalkEnd::UNSAID
     }
+
+    /// Returns true if the user stack was unwound by unwind tables, by the sampler or from a snapshot.
+    pub fn is_unwound(self) -> bool {
+        self.repair != StackRepair::NONE || self.end == WalkEnd::BY_TABLES
+    }
+
+    /// Returns true if the user stack shows more than the walk along frame pointers did.
+    pub fn is_repaired(self) -> bool {
+        self.repair.kind() > StackRepair::KEPT && !self.repair.is_audited()
+    }
 }
 
 /// A number of samples and their weight.

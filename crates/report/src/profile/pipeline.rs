@@ -176,13 +176,13 @@ impl<'a> Loaded<'a> {
     ///
     /// | the stack | it is |
     /// |---|---|
-    /// | was unwound to a root | rooted |
+    /// | was unwound to a root, or walked to one by unwind tables | rooted |
     /// | is a walk, or continues with one, that passes a signal trampoline | not rooted: the interrupted function is missing |
     /// | has an entry point for its outermost frame, or ended at a frame pointer of 0 | rooted if it was unwound that far, or if
     /// unwind tables show that all functions of the walk keep frame pointers |
     pub(crate) fn is_rooted(&self, key: &Key, begins: bool) -> bool {
         match key.end {
-            WalkEnd::UNWOUND => true,
+            WalkEnd::UNWOUND | WalkEnd::BY_TABLES => true,
             WalkEnd::NONE | WalkEnd::UNSAID => false,
             // A filter has removed its frames.
             _ if key.user == 0 => key.end == WalkEnd::ROOT,

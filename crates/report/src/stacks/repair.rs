@@ -12,6 +12,7 @@
 //! | `code` | the code at an address of a process |
 //! | `unwind_tables` | the unwind tables of images |
 //! | `batch` | unwinds one sample after the other |
+//! | `audit` | compares walks by unwind tables with unwound stacks |
 //! | `choose` | chooses between the walk and the unwound stack |
 //! | `carried` | how far a walk continues after the unwound frames |
 //! | `grown` | repaired stacks as nodes of the trie |
@@ -19,6 +20,7 @@
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | signal trampolines on walks |
 
+mod audit;
 mod batch;
 mod carried;
 mod choose;
@@ -44,6 +46,7 @@ use crate::stacks::calls;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::Locator;
 use crate::stacks::waits;
+pub(crate) use audit::Disagreement;
 use batch::Batch;
 use grown::Trie;
 use icecore_symbolize::image::Finder;
@@ -60,6 +63,10 @@ const BATCH: usize = 512;
 pub struct RepairedStacks {
     /// By the snapshot of the sample.
     by_snapshot: Map<u32, Outcome>,
+    /// Walks by unwind tables that cannot be right as a whole, by stack id: what is left of them, and how that ended.
+    cut: Map<u32, (u32, WalkEnd)>,
+    /// In the order of the file.
+    disagreements: Vec<Disagreement>,
     /// Ids of the new nodes, by part.
     ids_of_parts: Vec<Range<u32>>,
 }
@@ -106,8 +113,19 @@ impl RepairedStacks {
                 Sample { user_stack: *user_stack, user_end: *user_end, repair: *repair, ..sample }
             }
             Some(Outcome { other: None, repair }) => Sample { repair: *repair, ..sample },
+            None if sample.user_end == WalkEnd::BY_TABLES => self.cut_walk(sample),
             None => sample,
         }
+    }
+
+    fn cut_walk(&self, sample: Sample) -> Sample {
+        let Some((user_stack, user_end)) = self.cut.get(&sample.user_stack) else { return sample };
+        Sample { user_stack: *user_stack, user_end: *user_end, repair: StackRepair::REPLACED, ..sample }
+    }
+
+    /// Lists the walks by unwind tables that differ from the unwound stack, in the order of the file.
+    pub(crate) fn disagreements(&self) -> &[Disagreement] {
+        &self.disagreements
     }
 
     /// Returns true if repairing added this node.
@@ -121,7 +139,7 @@ impl RepairedStacks {
     }
 }
 
-/// Unwinds the stacks of all samples of requested threads in blocks that may hold a requested sample; with `wakers` also all stacks
+/// Unwinds the stacks of all samples of requested threads, and checks their walks by unwind tables, in blocks that may hold a requested sample; with `wakers` also all stacks
 /// that ended waits. The result for a sample does not depend on the other filters. New nodes have ids from `first_id` on.
 ///
 /// # Cost   works on blocks and batches in parallel; merges the new nodes sequentially
@@ -134,7 +152,20 @@ pub fn repair_stacks(
     first_id: u32,
 ) -> (RepairedStacks, New) {
     let tables = selection.tables;
-    if tables.held.snapshots.is_empty() {
+    let may_be_in = tables.sample_blocks.iter().filter(|entry| wakers || selection.may_be_in(entry));
+    let mut blocks: Vec<(u32, &Entry)> =
+        may_be_in.map(|entry| (tables.parts.of(entry).number(), entry)).collect();
+    blocks.sort_by_key(|(part, _)| *part);
+    let is_waker = waits::wakers::wakers(tables);
+    let wanted = |entry: &Entry| -> Vec<Sample> {
+        // The stage that counts samples reports damaged blocks.
+        let mut samples = samples(recording, tables, entry).unwrap_or_default();
+        let is_waker = |sample: &Sample| wakers && is_waker[usize::from(sample.event)];
+        samples.retain(|sample| selection.wants_thread(sample.task) || is_waker(sample));
+        samples
+    };
+    let is_walked = |(_, entry): &(u32, &Entry)| !walks(wanted(entry)).is_empty();
+    if tables.held.snapshots.is_empty() && !blocks.par_iter().any(is_walked) {
         return Default::default();
     }
     let Some(files) = TableSources::find(locator, finder) else { return Default::default() };
@@ -144,10 +175,6 @@ pub fn repair_stacks(
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(lookup.machine()) };
     let unwinders = Unwinders::new(limits);
-    let wanted = tables.sample_blocks.iter().filter(|entry| wakers || selection.may_be_in(entry));
-    let mut blocks: Vec<(u32, &Entry)> =
-        wanted.map(|entry| (tables.parts.of(entry).number(), entry)).collect();
-    blocks.sort_by_key(|(part, _)| *part);
     let unwind = |samples: &[Sample]| {
         unwinders.with(|unwinder| {
             let mut batch = Batch::new(selection, locator, &lookup, unwinder);
@@ -157,26 +184,26 @@ pub fn repair_stacks(
             batch.done()
         })
     };
-    let is_waker = waits::wakers::wakers(tables);
-    let of_block = |entry: &Entry| -> Vec<batch::Done> {
-        // The stage that counts samples reports damaged blocks.
-        let mut samples = samples(recording, tables, entry).unwrap_or_default();
-        let is_waker = |sample: &Sample| wakers && is_waker[usize::from(sample.event)];
-        samples.retain(|sample| {
-            sample.snapshot != 0 && (selection.wants_thread(sample.task) || is_waker(sample))
-        });
-        samples.par_chunks(BATCH).map(unwind).collect()
+    let of_block = |entry: &Entry| -> (Vec<batch::Done>, Vec<Sample>) {
+        let (unwound, walked): (Vec<Sample>, Vec<Sample>) =
+            wanted(entry).into_iter().partition(|sample| sample.snapshot != 0);
+        let done = unwound.par_chunks(BATCH).map(unwind).collect();
+        (done, walks(walked))
     };
-    let done: Vec<Vec<batch::Done>> = blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
+    let done: Vec<(Vec<batch::Done>, Vec<Sample>)> =
+        blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
     let mut repaired = RepairedStacks::default();
     let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
     let mut done = blocks.iter().zip(done).peekable();
     for part in 0..tables.parts.len() as u32 {
         // Image ids differ between parts, addresses do not: each part has a trie of its own.
-        let mut trie = Trie::new(next_id);
-        while let Some((_, batches)) = done.next_if(|((of, _), _)| *of == part) {
+        let (mut trie, mut walked) = (Trie::new(next_id), Vec::new());
+        while let Some((_, (batches, of_block))) = done.next_if(|((of, _), _)| *of == part) {
             batches.into_iter().for_each(|done| repaired.add(done, &mut trie));
+            walked.extend(of_block);
         }
+        let checked: Vec<batch::Done> = walks(walked).par_chunks(BATCH).map(unwind).collect();
+        checked.into_iter().for_each(|done| repaired.add(done, &mut trie));
         let begin = next_id;
         next_id = trie.next_id();
         let (nodes, marks) = trie.into_nodes();
@@ -187,13 +214,29 @@ pub fn repair_stacks(
     (repaired, new)
 }
 
+/// Returns one sample for each stack that the sampler walked by unwind tables.
+fn walks(mut samples: Vec<Sample>) -> Vec<Sample> {
+    samples.retain(|sample| sample.user_end == WalkEnd::BY_TABLES);
+    samples.sort_by_key(|sample| sample.user_stack);
+    samples.dedup_by_key(|sample| sample.user_stack);
+    samples
+}
+
 impl RepairedStacks {
     fn add(&mut self, done: batch::Done, trie: &mut Trie) {
         let ids = trie.add(&done.grown);
+        let id = |node: u32| ids[node as usize - 1];
         let outcome = |stack: &batch::Stack| Outcome {
-            other: stack.other.map(|(node, end)| (ids[node as usize - 1], end)),
+            other: stack.other.map(|(node, end)| (id(node), end)),
             repair: stack.repair,
         };
+        let differs = done.stacks.iter().filter_map(|stack| stack.differs.as_ref());
+        self.disagreements.extend(differs.map(|differs| Disagreement {
+            sample: differs.sample,
+            unwound: id(differs.unwound),
+            common: differs.common as u32,
+        }));
+        self.cut.extend(done.cut.iter().map(|cut| (cut.of, (id(cut.left.0), cut.left.1))));
         self.by_snapshot.extend(done.stacks.iter().map(|stack| (stack.snapshot, outcome(stack))));
     }
 }

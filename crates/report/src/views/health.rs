@@ -1,5 +1,7 @@
 //! `health`: how good the data is, and how to improve it.
 
+mod audit;
+
 use std::collections::BTreeMap;
 
 use icecore_format::records::StackRepair;
@@ -69,7 +71,7 @@ pub struct Health {
     samples_missing: u64,
     #[serde(flatten)]
     quality: Quality,
-    /// User stacks that were unwound by the unwind tables of their code.
+    /// User stacks that were unwound by the unwind tables of their code, from a snapshot or by the sampler.
     unwound_share: f64,
     /// User stacks that show more than the walk along frame pointers.
     repaired_share: f64,
@@ -106,8 +108,8 @@ impl Health {
         let mut quality = Quality::new(report, in_file, lost);
         let cpu_time = std::mem::replace(&mut quality.cpu_time, Err(""));
         let walked = report.profile.taken(Taken::is_walked).samples;
-        let of_walked = |which: fn(StackRepair) -> bool| {
-            let samples = report.profile.taken(|taken| taken.is_walked() && which(taken.repair)).samples;
+        let of_walked = |which: fn(Taken) -> bool| {
+            let samples = report.profile.taken(|taken| taken.is_walked() && which(taken)).samples;
             ratio(samples as f64, walked as f64)
         };
         let row =
@@ -125,9 +127,9 @@ impl Health {
             samples_missing: tables.samples_missing,
             advice: quality.problems.clone(),
             quality,
-            unwound_share: of_walked(|repair| repair != StackRepair::NONE),
-            repaired_share: of_walked(|repair| repair.kind() > StackRepair::KEPT),
-            completed_share: of_walked(|repair| repair.kind() == StackRepair::COMPLETED),
+            unwound_share: of_walked(Taken::is_unwound),
+            repaired_share: of_walked(Taken::is_repaired),
+            completed_share: of_walked(|taken| taken.repair.kind() == StackRepair::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
             is_cpu_time: report.profile.measure.is_cpu_time,
         }
@@ -168,6 +170,7 @@ impl Health {
             &if unnamed.is_empty() { named } else { format!("{named}; {}", unnamed.join(", ")) },
         );
         self.images_text(page);
+        self.quality.audit.iter().for_each(|audit| audit::text(audit, page));
     }
 
     fn samples_text(&self) -> String {
@@ -232,6 +235,7 @@ impl Health {
         self.impossible_text(page);
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));
         page.item("ended", &ends.collect::<Vec<_>>().join(", "));
+        self.quality.audit.iter().for_each(|audit| page.item("walks", &audit.text()));
     }
 
     fn impossible_text(&self, page: &mut Page) {

@@ -6,12 +6,13 @@ pub(crate) mod runtimes;
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, StackRepair, WalkEnd};
+use icecore_format::records::{Cause, WalkEnd};
 use icecore_symbolize::Reason;
 use serde::Serialize;
 
 use super::account::{self, Account};
 use super::asked::{Asked, restrictions};
+use super::audit::Audit;
 use super::clock::is_drawn_evenly;
 use crate::base::ratio;
 use crate::base::term::path::quoted;
@@ -50,6 +51,11 @@ pub(crate) const IN_STEP_SHOWS: f64 = 0.05;
 pub(crate) const IMPOSSIBLE_SHOWS: f64 = 0.01;
 /// A larger share of such stacks makes callers and totals wrong without a sign of it.
 pub(crate) const IMPOSSIBLE_MISLEADS: f64 = 0.10;
+
+/// A larger share of checked walks by unwind tables that differ from unwound copies is reported: the others are wrong as often.
+pub(crate) const AUDIT_SHOWS: f64 = 0.005;
+/// A larger share of such walks makes callers and totals wrong without a sign of it.
+pub(crate) const AUDIT_MISLEADS: f64 = 0.10;
 
 /// A larger share of stacks with a guessed frame is reported.
 pub(crate) const GUESSED_SHOWS: f64 = 0.10;
@@ -106,6 +112,9 @@ pub struct Quality {
     /// The result of checking the edges of user stacks; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<Impossible>,
+    /// Walks by unwind tables in the kernel, and what copies of their stacks show; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<Audit>,
     /// Share of frames with a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// Share of all frames, by the reason why they have no name.
@@ -119,13 +128,14 @@ pub struct Quality {
 
 impl Quality {
     pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
-        let is_unwound = report.profile.taken(|taken| taken.repair != StackRepair::NONE).samples > 0;
+        let is_unwound = report.profile.taken(Taken::is_unwound).samples > 0;
+        let audit = Audit::new(report.loaded);
         // If stacks were unwound, each sample says which part of its stack was walked.
         let impossible = report.located.map(|located| report.loaded.impossible(located));
         if is_unwound {
-            Self::with(report, samples_in_file, lost, &Default::default(), impossible)
+            Self::with(report, samples_in_file, lost, &Default::default(), (impossible, audit))
         } else {
-            Self::with(report, samples_in_file, lost, report.loaded.suspects(), impossible)
+            Self::with(report, samples_in_file, lost, report.loaded.suspects(), (impossible, audit))
         }
     }
 
@@ -134,7 +144,7 @@ impl Quality {
         samples_in_file: u64,
         lost: u64,
         (suspects, skipping): &(Suspects, Option<String>),
-        impossible: Option<Impossible>,
+        (impossible, audit): (Option<Impossible>, Option<Audit>),
     ) -> Self {
         let taken = |which: fn(Taken) -> bool| report.profile.taken(which).samples;
         let samples = report.profile.whole().samples;
@@ -183,10 +193,11 @@ impl Quality {
                 .filter(|found| found.checked > 0)
                 .map(|found| ratio(found.samples as f64, stacks as f64)),
             impossible,
+            audit,
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
-            is_walked_only: taken(|taken| taken.repair != StackRepair::NONE) == 0,
+            is_walked_only: taken(Taken::is_unwound) == 0,
         };
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {
@@ -213,6 +224,7 @@ impl Quality {
             skipping: skipping.as_deref(),
             impossible_share: quality.impossible_share.unwrap_or_default(),
             worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
+            audit: quality.audit.as_ref(),
             worst,
             runtime: (worst == Some(Reason::Jit)).then(|| runtimes::nameless(report)).flatten(),
             damage: report.loaded.tables.damage.len() as u64,
@@ -236,8 +248,8 @@ impl Quality {
 pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-    // Finding suspects and impossible edges takes time.
-    let quality = Quality::with(report, in_file, lost(tables), &Default::default(), None);
+    // Finding suspects and impossible edges takes time, and so does the audit.
+    let quality = Quality::with(report, in_file, lost(tables), &Default::default(), (None, None));
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
     Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))

@@ -7,14 +7,15 @@ use icecore_symbolize::Reason;
 use super::counts::{Break, share_error};
 use super::runtimes::Runtime;
 use super::{
-    GUESSED_SHOWS, IMPOSSIBLE_MISLEADS, IMPOSSIBLE_SHOWS, IN_STEP_MISLEADS, IN_STEP_SHOWS, LOST_MISLEADS,
-    LOST_SHOWS, NAMED_MISLEADS, NAMED_SHOWS, ROOTED_MISLEADS, ROOTED_SHOWS, SAMPLES_SHOW, SUSPECT_SHOWS,
-    Verdict,
+    AUDIT_MISLEADS, AUDIT_SHOWS, GUESSED_SHOWS, IMPOSSIBLE_MISLEADS, IMPOSSIBLE_SHOWS, IN_STEP_MISLEADS,
+    IN_STEP_SHOWS, LOST_MISLEADS, LOST_SHOWS, NAMED_MISLEADS, NAMED_SHOWS, ROOTED_MISLEADS, ROOTED_SHOWS,
+    SAMPLES_SHOW, SUSPECT_SHOWS, Verdict,
 };
 use crate::analysis::account::{Account, Disagreement};
 use crate::analysis::asked::Asked;
+use crate::analysis::audit::Audit;
 use crate::base::ratio;
-use crate::base::term::quantity::{duration, percent, things};
+use crate::base::term::quantity::{count, duration, percent, things};
 use crate::stacks::calls::{FoundBy, ImpossibleRow};
 
 /// The facts on which the verdict is based.
@@ -56,6 +57,8 @@ pub(super) struct Facts<'a> {
     pub(super) impossible_share: f64,
     /// The row with most of these calls.
     pub(super) worst_edges: Option<&'a ImpossibleRow>,
+    /// What is known of walks by unwind tables in the kernel.
+    pub(super) audit: Option<&'a Audit>,
     /// Where most of the stacks end that do not reach a root.
     pub(super) broken: Option<&'a Break>,
     /// The recorder did not copy stacks.
@@ -147,6 +150,10 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     let impossible = facts.impossible_share;
     problems
         .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(&facts)));
+    if let Some(audit) = facts.audit {
+        let share = audit.differ_share();
+        problems.push((graded(share > AUDIT_MISLEADS, share > AUDIT_SHOWS), disagrees(audit)));
+    }
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
@@ -314,6 +321,19 @@ fn skipped(facts: &Facts<'_>) -> String {
     format!(
         "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there{}",
         remedy.unwrap_or_default()
+    )
+}
+
+/// Says how many walks by unwind tables differ from what their copies show, with a remedy.
+fn disagrees(audit: &Audit) -> String {
+    let (share, checked) = (percent(audit.differ_share()), count(audit.checked));
+    let worst = audit.by_image.first().filter(|row| row.differ > 0);
+    let image = worst
+        .map(|row| row.image.as_deref().map_or("code in no file".to_owned(), |path| format!("`{path}`")));
+    let image = image.map(|image| format!(", most often in {image}")).unwrap_or_default();
+    format!(
+        "{share} of the {checked} walks by unwind tables in the kernel that were checked differ from a copy of the stack{image}; the \
+         others are wrong as often: record with --unwind dwarf, which copies each stack"
     )
 }
 

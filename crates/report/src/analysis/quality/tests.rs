@@ -2,6 +2,7 @@ use super::runtimes::Runtime;
 use super::*;
 use crate::analysis::account::Disagreement;
 use crate::analysis::asked::Unwind;
+use crate::analysis::audit::{Audit, ImageAudit};
 use crate::stacks::calls::{FoundBy, ImpossibleRow};
 
 const ASKED: Asked = Asked {
@@ -40,6 +41,7 @@ const FINE: Facts<'_> = Facts {
     is_of_signals: false,
     impossible_share: 0.0,
     worst_edges: None,
+    audit: None,
     broken: None,
     is_walked_only: true,
     worst: None,
@@ -77,6 +79,29 @@ fn each_threshold_decides_on_its_own() {
     for (share, expected) in [(0.9, Verdict::Good), (0.5, Verdict::Usable), (0.49, Verdict::Misleading)] {
         assert_eq!(verdict(Facts { rooted_share: Some(share), ..FINE }), expected);
     }
+}
+
+#[test]
+fn walks_by_unwind_tables_that_differ_from_copies_are_a_problem() {
+    let row = |differ| ImageAudit { image: Some("/lib/a.so".to_owned()), checked: 1000, differ };
+    let audit = |differ| Audit {
+        walked: 64_000,
+        checked: 1000,
+        agree: 1000 - differ,
+        differ,
+        by_image: vec![row(differ)],
+        ..Audit::default()
+    };
+    for (differ, expected) in
+        [(0, Verdict::Good), (5, Verdict::Good), (6, Verdict::Usable), (101, Verdict::Misleading)]
+    {
+        assert_eq!(verdict(Facts { audit: Some(&audit(differ)), ..FINE }), expected, "{differ}");
+    }
+    let problems = problems(Facts { audit: Some(&audit(20)), ..FINE });
+    let told = "2.0% of the 1,000 walks by unwind tables in the kernel that were checked differ";
+    assert!(problems[0].1.starts_with(told) && problems[0].1.contains("`/lib/a.so`"), "{problems:?}");
+    let unchecked = Audit { walked: 9, ..Audit::default() };
+    assert_eq!(verdict(Facts { audit: Some(&unchecked), ..FINE }), Verdict::Good);
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use icecore_format::records::{Location, Mark, StackRepair};
+use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{Calls, Files, Judge as _, Moment};
 use crate::base::map::Map;
-use crate::stacks::hits::Hit;
+use crate::stacks::hits::{Hit, Key};
 use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
 use icecore_elf::Avma;
 use icecore_symbolize::image::{self, Finder};
@@ -85,7 +85,7 @@ pub(crate) fn impossible(
     let spots = &located.spots;
     let mut through: Vec<Weights> = vec![[0; 3]; spots.len()];
     for (hit, leaf) in rows.iter().zip(&located.leaves) {
-        through[*leaf as usize][way(hit.key.repair)] += hit.samples;
+        through[*leaf as usize][way(&hit.key)] += hit.samples;
     }
     for position in (1..spots.len()).rev() {
         let inner = through[position];
@@ -206,7 +206,7 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
                 CodeLocation::Image(image, _) => Some(image),
                 _ => None,
             };
-            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(hit.key.repair) };
+            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(&hit.key) };
             let sum = found.sums.entry((image, way)).or_default();
             sum.0 += hit.samples;
             if edge == Edge::Impossible {
@@ -218,8 +218,9 @@ fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdg
     found
 }
 
-fn way(repair: StackRepair) -> usize {
-    match repair.kind() {
+fn way(key: &Key) -> usize {
+    match key.repair.kind() {
+        _ if key.end == WalkEnd::BY_TABLES => 1,
         StackRepair::COMPLETED => 2,
         StackRepair::REPLACED => 1,
         _ => 0,

@@ -3,6 +3,7 @@
 
 use icecore_format::records::{Mark, Sample, StackRepair, WalkEnd};
 
+use super::audit::{Compared, compare};
 use super::carried::Carried;
 use super::choose::{Choice, Walked, choose, ended, joined};
 use super::code::SpaceCode;
@@ -17,7 +18,7 @@ use crate::stacks::calls::Moment;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::{Locator, steps};
 use icecore_elf::Avma;
-use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Unwinder};
+use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Registers, Unwinder};
 
 /// A call in an address space: the callee, the return address, and whether it is the outermost one.
 type Call = (SpaceId, Avma, Avma, bool);
@@ -42,6 +43,15 @@ pub(super) struct Batch<'a> {
 pub(super) struct Done {
     pub(super) grown: Grown,
     pub(super) stacks: Vec<Stack>,
+    pub(super) cut: Vec<CutWalk>,
+}
+
+/// A walk by unwind tables that cannot be right from some frame on.
+pub(super) struct CutWalk {
+    /// The stack id of the walk.
+    pub(super) of: u32,
+    /// The leaf of what is left, in [`Done::grown`], and how it ended.
+    pub(super) left: (u32, WalkEnd),
 }
 
 /// The stack of one snapshot.
@@ -50,6 +60,17 @@ pub(super) struct Stack {
     /// The leaf of the repaired stack in [`Done::grown`] and how it ended; `None` if the walk is kept.
     pub(super) other: Option<(u32, WalkEnd)>,
     pub(super) repair: StackRepair,
+    /// The walk was made by unwind tables, and differs from the unwound stack.
+    pub(super) differs: Option<Differs>,
+}
+
+/// How a walk by unwind tables differs from the unwound stack.
+pub(super) struct Differs {
+    pub(super) sample: Sample,
+    /// The leaf of the unwound stack in [`Done::grown`].
+    pub(super) unwound: u32,
+    /// The number of frames that both have, from the leaf on.
+    pub(super) common: usize,
 }
 
 /// An unwound stack, and the part of the walk that belongs to it.
@@ -77,8 +98,11 @@ impl<'a> Batch<'a> {
         Self { selection, locator, tables, unwinder, done, kept, checked, frames, path }
     }
 
-    /// Unwinds the stack of a sample, if its snapshot is complete.
+    /// Unwinds the stack of a sample, if its snapshot is complete; without a snapshot, checks its walk.
     pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
+        if sample.snapshot == 0 {
+            return self.walk(sample);
+        }
         let tables = self.selection.tables;
         let task = tables.task(sample.task);
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
@@ -88,31 +112,16 @@ impl<'a> Batch<'a> {
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;
+        if sample.user_end == WalkEnd::BY_TABLES {
+            let memory = Memory::new(&tables.held, snapshot, &code)?;
+            return self.audit(sample, &code, &memory, &walked);
+        }
         let mut walk = Walk::new(walked, sample.user_end, &code, self.unwinder);
         let mut memory = Memory::new(&tables.held, snapshot, &code)?;
         let registers =
             memory.registers(self.tables.machine(), leaf, walk.is_of_go && !walk.steps.is_empty());
         memory.add_steps(&registers, &walk.steps);
-        let mut frames = std::mem::take(&mut self.frames);
-        frames.clear();
-        let mut end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
-        // The signal handler ran on a stack of its own: the next snapshot holds the interrupted code, on another stack.
-        let outer = tables.held.snapshots.find(sample.snapshot + 1).filter(|outer| outer.is_outer());
-        if let Some(outer) =
-            outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
-        {
-            let memory = Memory::new(&tables.held, outer, &code)?;
-            let registers = memory.registers(self.tables.machine(), memory.program_counter()?, false);
-            let interrupted = frames.len();
-            end = self.unwinder.unwind(registers, &memory, &code, &mut frames);
-            frames[interrupted].by = By::Signal;
-        }
-        // Unwind tables may be wrong, too: those of assembly, or of code that throws an exception.
-        let called = self.called(space, &code, &frames);
-        if called < frames.len() {
-            frames.truncate(called);
-            end = End::BadTables(None);
-        }
+        let (frames, end) = self.unwound(sample, &code, registers, &memory)?;
         // A frame that did not call the one before it is no caller, and the frames after it are unproven. Where copies end early,
         // walks can be trusted, and checking each would cost as much as unwinding.
         let joined = joined(&frames, &walk.frames);
@@ -155,10 +164,116 @@ impl<'a> Batch<'a> {
         kept
     }
 
+    /// Unwinds the copy of a stack, and that of the stack on which a signal interrupted other code.
+    fn unwound(
+        &mut self,
+        sample: &Sample,
+        code: &SpaceCode<'_>,
+        registers: Registers,
+        memory: &Memory<'_>,
+    ) -> Option<(Vec<Frame>, End)> {
+        let held = &self.selection.tables.held;
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut end = self.unwinder.unwind(registers, memory, code, &mut frames);
+        // The signal handler ran on a stack of its own: the next snapshot holds the interrupted code, on another stack.
+        let outer = held.snapshots.find(sample.snapshot + 1).filter(|outer| outer.is_outer());
+        if let Some(outer) =
+            outer.filter(|_| end != End::Root && frames.last().is_some_and(|last| code.is_trampoline(last)))
+        {
+            let memory = Memory::new(held, outer, code)?;
+            let registers = memory.registers(self.tables.machine(), memory.program_counter()?, false);
+            let interrupted = frames.len();
+            end = self.unwinder.unwind(registers, &memory, code, &mut frames);
+            frames[interrupted].by = By::Signal;
+        }
+        // Unwind tables may be wrong, too: those of assembly, or of code that throws an exception.
+        let called = self.called(code, &frames);
+        if called < frames.len() {
+            frames.truncate(called);
+            end = End::BadTables(None);
+        }
+        Some((frames, end))
+    }
+
+    /// Cuts a walk by unwind tables in front of a frame that, by its machine code, cannot have called the frame before it: unwind tables
+    /// may be wrong.
+    fn walk(&mut self, sample: &Sample) -> Option<()> {
+        let tables = self.selection.tables;
+        let space = self.selection.spaces.space(tables.task(sample.task).tgid, sample.time_ns)?;
+        let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
+        let code = SpaceCode::new(self.locator, at, self.tables);
+        let walked: Vec<Walked> =
+            steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+        let left = self.cut(&code, &walked)?;
+        self.done.cut.push(CutWalk { of: sample.user_stack, left });
+        Some(())
+    }
+
+    /// Returns what is left of a walk by unwind tables; `None` if all of it can be right.
+    fn cut(&mut self, code: &SpaceCode<'_>, walked: &[Walked]) -> Option<(u32, WalkEnd)> {
+        let frames: Vec<Frame> =
+            walked.iter().enumerate().map(|(at, walked)| walked.frame(at == 0)).collect();
+        let called = self.called(code, &frames);
+        if called == walked.len() {
+            return None;
+        }
+        let left = walked[..called].iter().rev().map(|walked| (walked.location, walked.mark));
+        self.done.grown.add(0, left, &mut self.path);
+        Some((*self.path.last()?, ended(End::BadTables(None))))
+    }
+
+    /// Unwinds the copy of a stack that the sampler walked by unwind tables, and compares the two.
+    fn audit(
+        &mut self,
+        sample: &Sample,
+        code: &SpaceCode<'_>,
+        memory: &Memory<'_>,
+        walked: &[Walked],
+    ) -> Option<()> {
+        let registers = memory.registers(self.tables.machine(), walked.first()?.address, false);
+        let (mut frames, end) = self.unwound(sample, code, registers, memory)?;
+        // A guess is no evidence.
+        let proven = frames.iter().position(|frame| frame.by.is_guess()).unwrap_or(frames.len());
+        let is_root = end == End::Root && proven == frames.len();
+        frames.truncate(proven);
+        let framed = code.framed(&frames);
+        let is_located = steps(self.selection.tables, sample.user_stack).nth(walked.len()).is_none();
+        let compared = match compare(walked, &frames, &framed, is_root) {
+            _ if !is_located => Compared::Unchecked,
+            compared => compared,
+        };
+        self.frames = frames;
+        let cut = if compared == Compared::Unchecked { self.cut(code, walked) } else { None };
+        let differs = match compared {
+            Compared::Differs { common } => {
+                self.done.grown.add(0, framed.into_iter().rev(), &mut self.path);
+                self.path.last().map(|leaf| Differs { sample: *sample, unwound: *leaf, common })
+            }
+            Compared::Agrees | Compared::Unchecked => None,
+        };
+        self.done.stacks.push(Stack {
+            snapshot: sample.snapshot,
+            // The unwound stack comes from the complete tables, but only to a root does it show as much as the walk.
+            other: match &differs {
+                Some(differs) => is_root.then_some((differs.unwound, WalkEnd::UNWOUND)),
+                None => cut,
+            },
+            repair: match compared {
+                Compared::Agrees => StackRepair::KEPT.audited(),
+                Compared::Differs { .. } => StackRepair::REPLACED.audited(),
+                Compared::Unchecked => StackRepair::KEPT,
+            },
+            differs,
+        });
+        Some(())
+    }
+
     /// Counts the frames before the first one that, by its machine code, cannot have called the frame before it.
     ///
     /// # Cost   one table lookup for each frame; judges each call once per address space and batch, except for calls of JIT code
-    fn called(&mut self, space: SpaceId, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
+    fn called(&mut self, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
+        let space = code.space();
         let checked = &mut self.checked;
         let mut is_called = |position: usize| {
             let [callee, caller] = [frames[position - 1], frames[position]];
@@ -226,7 +341,8 @@ impl<'a> Batch<'a> {
             self.path.last().map(|node| (*node, stack_end))
         });
         let repair = if is_kept { StackRepair::KEPT } else { StackRepair::REPLACED }.judged(is_suspect);
-        self.done.stacks.push(Stack { snapshot: sample.snapshot, other: other.flatten(), repair });
+        let (snapshot, other) = (sample.snapshot, other.flatten());
+        self.done.stacks.push(Stack { snapshot, other, repair, differs: None });
         Some(())
     }
 

@@ -3,7 +3,7 @@
 use icecore_format::records::{Location, Mark, WalkEnd};
 
 use icecore_elf::Avma;
-use icecore_unwind::{End, Frame};
+use icecore_unwind::{By, End, Frame};
 
 /// A frame of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,18 @@ pub(super) struct Walked {
     /// Its code, as the recording stores it.
     pub(super) location: Location,
     pub(super) mark: Mark,
+}
+
+impl Walked {
+    /// Returns the frame as unwinding by tables would have found it. Where it lies on the stack is not known.
+    pub(super) fn frame(&self, is_leaf: bool) -> Frame {
+        let by = match self.mark.has(Mark::INTERRUPTED) {
+            _ if is_leaf => By::Registers,
+            true => By::Signal,
+            false => By::Tables,
+        };
+        Frame { address: self.address, sp: Avma(0), by }
+    }
 }
 
 /// The chosen stack.
@@ -86,7 +98,6 @@ pub(super) fn ended(end: End) -> WalkEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use icecore_unwind::By;
 
     fn unwound(addresses: &[u64]) -> Vec<Frame> {
         let frame =

@@ -7,6 +7,7 @@ use icecore_format::records::{Location, Mark};
 use super::choose::Walked;
 use super::grown::Framed;
 use super::unwind_tables::TableLookup;
+use crate::recording::spaces::SpaceId;
 use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
@@ -33,6 +34,10 @@ pub(super) struct SpaceCode<'a> {
 impl<'a> SpaceCode<'a> {
     pub(super) fn new(locator: &'a Locator<'a>, at: Moment, tables: &'a TableLookup<'a>) -> Self {
         Self { locator, at, tables, seen: RefCell::default(), trampolines: RefCell::default() }
+    }
+
+    pub(super) fn space(&self) -> SpaceId {
+        self.at.space
     }
 
     /// Converts a step to a frame of the walk; `None` if a block of it is missing, or it has no address.

@@ -75,7 +75,9 @@ impl Known {
 /// # Cost   reads the unwind tables once per place; one table lookup per frame of each distinct stack
 pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Suspects {
     let mut suspects = Suspects::default();
-    if rows.iter().all(|hit| hit.key.user == 0 || hit.key.repair != StackRepair::NONE) {
+    // A walk by unwind tables skips nothing.
+    let is_walk = |hit: &&Hit| hit.key.user != 0 && hit.key.end != WalkEnd::BY_TABLES;
+    if rows.iter().filter(is_walk).all(|hit| hit.key.repair != StackRepair::NONE) {
         return suspects;
     }
     let Some(tables) = TableSources::find(locator, finder) else { return suspects };
@@ -84,7 +86,7 @@ pub(crate) fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit])
     let mut images: Map<Option<u32>, u64> = Map::default();
     // Rows of one stack in other slices of time or threads are neighbours.
     let mut before = None;
-    for hit in rows.iter().filter(|hit| hit.key.user != 0) {
+    for hit in rows.iter().filter(is_walk) {
         let stack = (hit.key.space, hit.key.user);
         let judged = match before {
             Some((known, judged)) if known == stack => judged,

@@ -1,3 +1,5 @@
+mod audit;
+
 use icecore_format::records::{
     Image, ImageKind, Location, Mapping, Mark, Origin, PIECE_BYTES, Sample, SessionV1, Snapshot, StackNode,
     StackPiece, Task, WalkEnd, Word,
@@ -68,9 +70,8 @@ impl Recorded {
         self.spaces.space(7, 5).expect("it has mappings")
     }
 
-    /// Unwinds samples one after the other in one batch. Returns each repaired stack by its snapshot, with its addresses, leaf
-    /// first, as offsets, and its end; and what became of every walk, by snapshot.
-    fn repaired(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<StackRepair>) {
+    /// Unwinds samples one after the other in one batch.
+    fn done(&self, samples: &[Sample]) -> batch::Done {
         let locator = Locator::new(&self.tables, &self.spaces);
         let search = Search::nowhere();
         let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
@@ -90,7 +91,13 @@ impl Recorded {
         for sample in samples {
             let _ = batch.sample(sample);
         }
-        let done = batch.done();
+        batch.done()
+    }
+
+    /// Unwinds samples likewise. Returns each repaired stack by its snapshot, with its addresses, leaf
+    /// first, as offsets, and its end; and what became of every walk, by snapshot.
+    fn repaired(&self, samples: &[Sample]) -> (Vec<Believed>, Vec<StackRepair>) {
+        let done = self.done(samples);
         let mut trie = Trie::new(1);
         let ids = trie.add(&done.grown);
         let nodes = ById::from_blocks(vec![(1, trie.into_nodes().0)]);

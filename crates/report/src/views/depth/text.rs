@@ -1,6 +1,6 @@
 //! Writes the rows as tables.
 
-use icecore_format::records::{Cause, StackRepair};
+use icecore_format::records::Cause;
 
 use super::Depth;
 use super::rows::{Figures, GroupRow, LinkRow, Range};
@@ -8,6 +8,7 @@ use crate::analysis::asked::Asked;
 use crate::analysis::quality::count as count_lost;
 use crate::base::term::quantity::{count, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
+use crate::profile::Taken;
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 use crate::views::owners::columns as owner_columns;
@@ -46,7 +47,7 @@ impl Depth {
         self.recursion_text(page);
         self.interpreter_text(page);
         let has = |share: fn(&GroupRow) -> f64| self.groups.iter().any(|group| share(group) > 0.0);
-        let is_walked_only = report.profile.taken(|taken| taken.repair != StackRepair::NONE).samples == 0;
+        let is_walked_only = report.profile.taken(Taken::is_unwound).samples == 0;
         let asked = Asked::of(&report.loaded.tables.session);
         if has(|group| group.cut_share - group.not_copied_share) {
             page.gap();

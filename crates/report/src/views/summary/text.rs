@@ -145,6 +145,9 @@ impl Summary {
         if let Some(stacks) = self.stacks() {
             page.item("  stacks", &stacks);
         }
+        if let Some(audit) = &self.quality.audit {
+            page.item("  walks", &audit.text());
+        }
         if let Some(names) = self.names() {
             page.item("  names", &names);
         }

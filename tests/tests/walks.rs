@@ -1,0 +1,144 @@
+//! Stacks that the sampler walks by unwind tables, through real eBPF: each is the one that the program has by construction.
+
+use std::path::Path;
+use std::process::Command;
+
+use icecore_tests::machine::{
+    Recorded, Sample, callers, has_ebpf, stacks_without_frames, swapped, swapped_large, swapped_small,
+};
+use serde_json::Value;
+
+const OPTIONS: [&str; 5] = ["-F", "1999", "-q", "--audit", "8"];
+
+/// Records a command; returns its samples below `main` that were walked by tables. On a busy machine the sampler has these late.
+fn walked(command: &[&str]) -> (Recorded, Vec<Sample>) {
+    let recorded = Recorded::new(&OPTIONS, command);
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| sample.has("main"));
+    let all = samples.len();
+    samples.retain(|sample| sample.text("ended") == "by_tables");
+    println!("{command:?}: {} of {all} stacks were walked by tables", samples.len());
+    assert!(samples.len() > 300 && samples.len() * 2 > all, "{} of {all}", samples.len());
+    assert_agree(&recorded, 30);
+    (recorded, samples)
+}
+
+/// Asserts that so many walks, or more, were checked against copies, and that all agree.
+fn assert_agree(recorded: &Recorded, least: u64) {
+    let health = recorded.json("health", &[]);
+    let audit = &health["audit"];
+    let number = |key: &str| audit[key].as_u64().unwrap_or_else(|| panic!("{key}: {audit}"));
+    println!("{audit}");
+    assert!(number("checked") >= least && number("agree") == number("checked"), "{audit:#}");
+    assert_eq!(number("differ"), 0, "{audit:#}");
+    assert!(audit["disagreements"].as_array().is_some_and(Vec::is_empty), "{audit:#}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of this test")
+}
+
+/// Returns how many samples have a function, of all.
+fn share(samples: &[Sample], function: &str) -> f64 {
+    samples.iter().filter(|sample| sample.has(function)).count() as f64 / samples.len() as f64
+}
+
+#[test]
+fn root_recursion_of_4000_frames_is_walked_to_its_caller() {
+    if !has_ebpf() {
+        return;
+    }
+    let (_, mut samples) = walked(&[text(&callers()), "deepest", "1500"]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
+    assert!(samples.len() > 300, "{}", samples.len());
+    for sample in &samples {
+        let names = sample.names("user");
+        let (deep, outer) = (&names[1..4001], &names[4001..]);
+        assert!(deep.iter().all(|name| *name == "deep"), "{names:?}");
+        let is_begun = matches!(outer, ["far_left" | "far_right", "main", .., "_start"]) && outer.len() == 5;
+        assert!(is_begun, "{outer:?}");
+    }
+    let right = share(&samples, "far_right");
+    assert!((right - 0.75).abs() < 0.06, "{right}");
+}
+
+#[test]
+fn root_callers_far_outside_are_exact() {
+    if !has_ebpf() {
+        return;
+    }
+    let (_, samples) = walked(&[text(&callers()), "buffer", "1500"]);
+    for sample in samples.iter().filter(|sample| sample.names("user").first() == Some(&"spin")) {
+        let names = sample.names("user");
+        let is_one =
+            matches!(names[..], ["spin", "work", "ten" | "thirty" | "sixty", "main", _, _, "_start"]);
+        assert!(is_one, "{names:?}");
+    }
+    for (function, truth) in [("ten", 0.1), ("thirty", 0.3), ("sixty", 0.6)] {
+        let found = share(&samples, function);
+        assert!((found - truth).abs() < 0.06, "{function}: {found}, true is {truth}");
+    }
+}
+
+#[test]
+fn root_libraries_that_take_turns_at_one_address_have_their_own_tables() {
+    if !has_ebpf() {
+        return;
+    }
+    let (program, small, large) = (swapped(), swapped_small(), swapped_large());
+    let (_, mut samples) = walked(&[text(&program), text(&small), text(&large), "1500"]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
+    for sample in &samples {
+        let names = sample.names("user");
+        let is_one = matches!(names[..], ["spin", "work", "small" | "large", "turn", "main", _, _, "_start"]);
+        assert!(is_one, "{names:?}");
+    }
+    let found = share(&samples, "small");
+    assert!((found - 0.25).abs() < 0.06, "{found}");
+}
+
+#[test]
+fn root_what_a_signal_interrupted_is_in_the_walk() {
+    if !has_ebpf() {
+        return;
+    }
+    for scenario in ["handler", "alternate"] {
+        let (_, mut samples) = walked(&[text(&stacks_without_frames()), scenario, "1000"]);
+        samples.retain(|sample| sample.names("user").first() == Some(&"leaf"));
+        assert!(samples.len() > 200, "{}", samples.len());
+        for sample in &samples {
+            let names = sample.names("user");
+            assert!(names.contains(&"handler") && names.last() == Some(&"_start"), "{names:?}");
+        }
+    }
+}
+
+/// The compiler that builds this: 350 MB of code whose unwind tables have 2.4 million rows.
+#[test]
+fn root_a_large_compiler_is_walked_and_agrees_with_its_copies() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let source = dir.path().join("shapes.rs");
+    let functions = (0..400).map(|n| {
+        format!("pub fn f{n}(v: &mut Vec<(u64, String)>) {{ v.sort(); v.dedup_by_key(|x| x.0 % {n}_1); }}\n")
+    });
+    std::fs::write(&source, functions.collect::<String>()).expect("room");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let sysroot = Command::new(&rustc).args(["--print", "sysroot"]).output().expect("a Rust compiler");
+    let sysroot = String::from_utf8(sysroot.stdout).expect("a path");
+    let compiler = format!("{}/bin/rustc", sysroot.trim());
+    let object = dir.path().join("shapes.rlib");
+    let command =
+        [&compiler, "-O", "--crate-type", "lib", "-o", text(&object), text(&source)].map(str::to_owned);
+    let recorded = Recorded::new(&["-F", "999", "-q", "--audit", "4"], &command);
+    let health: Value = recorded.json("health", &[]);
+    println!("{} {}", health["user_ends"], health["rooted_share"]);
+    let ends = health["user_ends"].as_object().expect("ends");
+    let all: u64 = ends.iter().filter(|(end, _)| *end != "none").filter_map(|(_, n)| n.as_u64()).sum();
+    let walked = ends["by_tables"].as_u64().expect("a number");
+    assert!(walked * 10 > all * 6, "{walked} of {all}");
+    assert!(health["rooted_share"].as_f64().is_some_and(|share| share > 0.995), "{health:#}");
+    assert_agree(&recorded, 100);
+}
