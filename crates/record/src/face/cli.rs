@@ -134,8 +134,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
 
-    /// What to copy of user stacks in addition to the frame-pointer walk, so that the report can unwind programs without
-    /// frame pointers
+    /// How user stacks are found, also those of programs without frame pointers
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
     pub unwind: Unwind,
 
