@@ -37,7 +37,7 @@ pub struct Audit {
     pub unchecked: u64,
     /// The images of checked walks, those with most differences first.
     pub by_image: Vec<ImageAudit>,
-    /// Walks that differ, and what was unwound instead; the most frequent ones, [`LISTED`] at most.
+    /// Walks that differ, and what was unwound instead; the eight most frequent ones.
     pub disagreements: Vec<DisagreementRow>,
 }
 
