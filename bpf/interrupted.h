@@ -15,6 +15,11 @@
 /* Flag: the handler runs on the alternate stack. */
 #define SA_ONSTACK 0x08000000
 
+/* The registers in the frame of a signal. */
+struct saved_registers {
+	unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
+};
+
 struct search {
 	struct scratch *scratch;
 	__u64 stack;
@@ -103,25 +108,25 @@ VERIFIED_ALONE int send_interrupted(__u32 slot)
 	struct search search = { .stack = BPF_CORE_READ(task, sas_ss_sp), .size = BPF_CORE_READ(task, sas_ss_size) };
 	struct scratch *scratch = scratch_of(slot);
 	struct sample_record *record;
-	__u64 snapshot, sp, end;
+	const struct saved_registers *saved;
 	struct registers_record *taken;
-	struct {
-		unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
-	} saved;
+	__u64 snapshot, sp, end;
 
 	if (!scratch)
 		return 0;
+	/* The buffer for a page again: the stack of a program ends at 512 bytes, those of what it calls included. */
+	saved = (const void *)scratch->page.bytes;
 	search.scratch = scratch;
 	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES + 1, search_page, &search, 0);
 	if (!search.found || !is_handled(scratch, search.found - 24) ||
-	    bpf_probe_read_user(&saved, sizeof(saved), (void *)(search.found + 24)))
+	    bpf_probe_read_user(scratch->page.bytes, sizeof(*saved), (void *)(search.found + 24)))
 		return 0;
 	record = &scratch->record;
 	snapshot = record->snapshot;
 	taken = begin_snapshot(slot, scratch, 1);
-#define FROM_SAVED(field) (saved.field)
+#define FROM_SAVED(field) (saved->field)
 	COPY_REGISTERS(taken->registers, FROM_SAVED);
-	sp = saved.sp;
+	sp = saved->sp;
 	end = stack_end(record->head.tid, sp);
 	if (send_registers(scratch, taken, end, 0))
 		send_whole_stack(slot, sp, end);

@@ -44,6 +44,8 @@ release = summaries["all"]["kernel_release"]
 version = [int(part) for part in release.split(".")[:2]]
 has_loop = version >= [5, 17]
 has_events = version >= [5, 12]
+# The tree of mappings, in which the walk by unwind tables finds the code.
+has_tree = version >= [6, 1]
 check(set(summaries) == set(NAMES + EVENTS * has_events), f"recordings: {', '.join(summaries)}")
 if WRONG:
     sys.exit(1)
@@ -70,6 +72,12 @@ for name, summary in summaries.items():
     else:
         said = any("takes user stacks itself" in problem for problem in summary["problems"])
         check(said and summary["verdict"] != "good", f"{name}: the report says so, too; called {summary['verdict']}")
+
+for name in ["recursion", "buffer", "alternate"]:
+    audit = summaries[name].get("audit", {"walked": 0, "checked": 0, "agree": 0, "differ": 0})
+    walked = share(audit["walked"], summaries[name]["samples"])
+    told = f"{name}: {walked:.3f} are walked by unwind tables; {audit['checked']} are checked, {audit['agree']} agree"
+    check(walked > 0.5 and audit["checked"] > 20 and audit["differ"] == 0 if has_tree else not walked, told)
 
 for name in ["recursion", "recursion-fp", "recursion-dwarf"]:
     depths = Counter(stack.count("goes_down") for stack in stacks(name, "at_the_bottom"))

@@ -62,12 +62,12 @@ mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup /cgroup
 cd /tmp
 record() { name=$1; shift; icecore-record -o "$name.icecore" "$@" >"$name.txt" || echo "$name: icecore-record fails with $?"; }
-record recursion -F 499 -- target recursion 1500
+record recursion -F 499 --audit 8 -- target recursion 1500
 record recursion-fp -F 499 --unwind fp -- target recursion 1000
 record recursion-dwarf -F 499 --unwind dwarf -- target recursion 1000
-record buffer -F 499 -- callers buffer 2500
+record buffer -F 499 --audit 8 -- callers buffer 2500
 record buffer-dwarf -F 499 --unwind dwarf -- callers buffer 2500
-record alternate -F 499 -- stacks alternate 1500
+record alternate -F 499 --audit 8 -- stacks alternate 1500
 record go -F 499 -- go-stacks chain 2500
 record in_step -F 99 -- in_step 4
 record uprobe --max-event-rate 0 -e uprobe:/bin/probed:tick -- probed tick 500
