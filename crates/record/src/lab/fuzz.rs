@@ -113,7 +113,7 @@ pub fn cpu_list(text: &[u8]) {
 
 /// Reads `/proc/kallsyms`, and looks up the addresses in it and their neighbours.
 pub fn kallsyms(text: &[u8]) {
-    let table = Kallsyms::parse(text);
+    let table = Kallsyms::parse(text.to_vec());
     for line in text.split(|&b| b == b'\n') {
         let word = line.split(|&b| b == b' ').next().unwrap_or_default();
         let Some(address) =
