@@ -79,6 +79,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if let Walker::Helper(why) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
     }
+    if options.user {
+        notes.push(note_on_stacks(options, &sampler));
+    }
     if let Some(note) = note_on_stacks_of_waits(options, sampler.stacks_of_waits()) {
         warn(options, &mut notes, note);
     }
@@ -205,6 +208,30 @@ fn note_on_stacks_of_waits(options: &Options, stacks: StacksOfWaits) -> Option<S
             Some(format!("{why}: of user stacks of waits at most 2 KiB are copied"))
         }
         StacksOfWaits::Missing => Some("this kernel copies no stacks: waits have no user stacks".to_owned()),
+    }
+}
+
+/// Says how user stacks are taken.
+fn note_on_stacks(options: &Options, sampler: &Sampler<'_>) -> String {
+    let copied = "copied, where a walk along frame pointers cannot be trusted";
+    match (sampler.walker(), options.unwind) {
+        (Walker::Helper(_), _) | (_, Unwind::Fp) => {
+            "user stacks are walks along frame pointers: what keeps none hides its callers".to_owned()
+        }
+        (_, Unwind::Dwarf) => "user stacks are copied, to be unwound in the report".to_owned(),
+        (_, Unwind::Auto) if sampler.walks_tables() => {
+            let audit = match options.audit {
+                0 => "none of these is copied as well".to_owned(),
+                each => format!("one of {each} is copied as well, to check the walk"),
+            };
+            format!(
+                "user stacks are walked by unwind tables once the sampler has them, and else {copied}; {audit}"
+            )
+        }
+        (_, Unwind::Auto) => {
+            format!("this kernel walks no user stacks by unwind tables (6.1): they are {copied}")
+        }
+        (_, Unwind::Copy) => format!("user stacks are {copied}"),
     }
 }
 

@@ -77,6 +77,11 @@ impl<'obj> Sampler<'obj> {
         self.walker
     }
 
+    /// Returns true if it walks user stacks by unwind tables.
+    pub(crate) fn walks_tables(&self) -> bool {
+        self.walks_tables
+    }
+
     /// Adds a process to those that are recorded.
     pub(crate) fn add_process(&self, tgid: u32) -> anyhow::Result<()> {
         let added = self.skel.maps.target_tgids.update(&tgid.to_ne_bytes(), &LIVE, MapFlags::ANY);
