@@ -37,6 +37,7 @@ bench: build
 	python3 tests/bench/compare.py $(BIN)
 	python3 tests/bench/names.py $(BIN)
 	python3 tests/bench/stacks.py $(BIN)
+	python3 tests/bench/walks.py $(BIN)
 	python3 tests/bench/waits.py $(BIN)
 	python3 tests/bench/quality.py $(BIN)
 	python3 tests/bench/soak.py $(BIN)

@@ -268,4 +268,5 @@ def main():
             print("| " + " | ".join(row) + " |", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
