@@ -65,6 +65,28 @@ struct inode___with_size {
 	long long i_size;
 } __attribute__((preserve_access_index));
 
+struct timespec64 {
+	long long tv_sec;
+	long tv_nsec;
+} __attribute__((preserve_access_index));
+
+/* When a file was changed: the names are those before 6.6, before 6.11, and since. */
+struct inode___with_ctime {
+	struct timespec64 i_ctime;
+} __attribute__((preserve_access_index));
+
+struct inode___with_private_ctime {
+	struct timespec64 __i_ctime;
+} __attribute__((preserve_access_index));
+
+struct inode___with_split_ctime {
+	long long i_ctime_sec;
+	__u32 i_ctime_nsec;
+} __attribute__((preserve_access_index));
+
+/* The kernel notes in the nanoseconds that somebody has asked for them (6.13). */
+#define CTIME_NSEC_MASK 0x7fffffff
+
 struct file___of_inode {
 	struct inode___with_size *f_inode;
 } __attribute__((preserve_access_index));
@@ -138,6 +160,24 @@ struct code_range {
 	__u64 to_off;
 };
 
+static __always_inline void read_change(struct inode___with_size *of, struct file_key *key)
+{
+	struct inode___with_ctime *first = (void *)of;
+	struct inode___with_private_ctime *then = (void *)of;
+	struct inode___with_split_ctime *now = (void *)of;
+
+	if (bpf_core_field_exists(now->i_ctime_nsec)) {
+		key->changed_sec = BPF_CORE_READ(now, i_ctime_sec);
+		key->changed_nsec = BPF_CORE_READ(now, i_ctime_nsec) & CTIME_NSEC_MASK;
+	} else if (bpf_core_field_exists(then->__i_ctime)) {
+		key->changed_sec = BPF_CORE_READ(then, __i_ctime.tv_sec);
+		key->changed_nsec = BPF_CORE_READ(then, __i_ctime.tv_nsec);
+	} else {
+		key->changed_sec = BPF_CORE_READ(first, i_ctime.tv_sec);
+		key->changed_nsec = BPF_CORE_READ(first, i_ctime.tv_nsec);
+	}
+}
+
 /* Finds the file that is mapped at an address of the current process; returns false if it is none. */
 static __always_inline bool find_file(__u64 address, struct tree_search *search, struct code_range *range, struct file_key *key)
 {
@@ -160,6 +200,7 @@ static __always_inline bool find_file(__u64 address, struct tree_search *search,
 	key->size = BPF_CORE_READ(inode, i_size);
 	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	key->generation = BPF_CORE_READ(inode, i_generation);
+	read_change(inode, key);
 	return 1;
 }
 

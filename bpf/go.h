@@ -68,6 +68,7 @@ struct go_stacks {
 	__u64 low;
 	__u64 high;
 	/* Where the goroutine's stack was left. */
+	__u64 sp;
 	__u64 bp;
 	__u64 pc;
 	/* The return address on top of that stack; 0 if the frame there is complete. */
@@ -147,6 +148,7 @@ static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 		bp = sp + places->call_depth;
 	if (bp && (bp < sp || bp >= go->high))
 		return;
+	go->sp = sp;
 	go->bp = bp;
 	go->is_left = 1;
 #endif

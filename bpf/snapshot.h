@@ -100,7 +100,7 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 	if (at_entry && copy_mode == COPY_NOTHING)
 		caller = return_address(&scratch->returns, scratch->registers.registers);
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
-	if (walks_tables && !scratch->go.places.code_len && walk_by_tables(slot)) {
+	if (walks_tables && walk_by_tables(slot)) {
 		if (audited_of && bpf_get_prandom_u32() % audited_of == 0)
 			take_snapshot(slot, scratch, 1);
 		return 0;

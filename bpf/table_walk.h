@@ -11,6 +11,8 @@
 #define SIGNAL_IP 168
 /* No word has an address that is as close behind. */
 #define NO_WINDOW 1
+/* What programs may use below the stack pointer, and signals do not overwrite (x86-64 psABI). */
+#define RED_ZONE 128
 
 /* Forgets the known ranges if they are of another process, or its mappings may have changed since. */
 static __always_inline void forget_old_code(struct table_walk *walk)
@@ -115,6 +117,21 @@ static __always_inline bool read_word(struct table_walk *walk, __u64 address, __
 	return 1;
 }
 
+/* Goes over to the stack that a goroutine has left, from a function of Go that switches stacks, and makes the place where it was left the
+ * current one. Returns false if the function may not have switched. */
+static __always_inline bool go_to_goroutine(struct table_walk *walk, const struct go_stacks *go, bool may_stay)
+{
+	/* Only where it has switched does the caller's frame pointer belong to the stack that was left. */
+	if (walk->is_interrupted || walk->is_over || !go->is_left || (may_stay && (walk->fp_is_lost || walk->fp != go->bp)))
+		return 0;
+	walk->is_over = 1;
+	walk->ip = go->pc;
+	/* Since Go 1.21 `systemstack` has a frame there, which is empty. */
+	walk->sp = go->sp == go->bp ? go->sp + 8 : go->sp;
+	walk->fp_is_lost = 1;
+	return 1;
+}
+
 /* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
  * there is none, or it is not known. */
 VERIFIED_ALONE __u64 step_out(__u32 slot)
@@ -132,12 +149,25 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	if (pc - walk->code.range.start >= walk->code.range.len && !enter_code(slot, pc))
 		return 0;
 	row = row_of(walk, pc);
+	if (ROW_KIND(row) == ROW_SWITCH) {
+		if (!go_to_goroutine(walk, &scratch->go, ROW_CFA(row)))
+			return 0;
+		pc = walk->ip;
+		sp = walk->sp;
+		if (pc - walk->code.range.start >= walk->code.range.len && !enter_code(slot, pc))
+			return 0;
+		row = row_of(walk, pc);
+		/* `morestack` notes its caller, the others a mark. */
+		if (ROW_KIND(row) != ROW_MARK)
+			return walk->ip;
+	}
 	/* Nobody has called from there: a program has begun a stack with this address by hand. */
 	if (row & ROW_IS_START && !walk->is_interrupted && !follows_call(walk->ip))
 		return 0;
 	saved = ROW_FP(row);
 	switch (ROW_KIND(row)) {
 	case ROW_SP:
+	case ROW_MARK:
 		cfa = sp + 8 * ROW_CFA(row);
 		break;
 	case ROW_FP:
@@ -172,8 +202,9 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	}
 	if (cfa <= sp || cfa & 7)
 		return 0;
-	/* What lies below the stack pointer was restored: in an epilogue, rules go on to name its place. */
-	if (saved == ROW_FP_LOST || (saved && cfa - 8 * saved >= sp)) {
+	/* What lies below the red zone was restored: in an epilogue, rules go on to name its place. In the red zone it is still there, and a leaf
+	 * may have saved it there and not restored it yet. */
+	if (saved == ROW_FP_LOST || (saved && cfa - 8 * saved >= sp - RED_ZONE)) {
 		walk->fp_is_lost = saved == ROW_FP_LOST || !read_word(walk, cfa - 8 * saved, &word);
 		walk->fp = word;
 	}
@@ -224,6 +255,7 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	walk->fp_is_lost = 0;
 	walk->is_interrupted = 1;
 	walk->is_whole = 0;
+	walk->is_over = 0;
 	walk->signals = 0;
 	walk->window_at = NO_WINDOW;
 	walk->code.range.len = 0;

@@ -36,6 +36,8 @@ struct table_walk {
 	__u32 signals;
 	/* The walk came to the beginning of the stack. */
 	__u32 is_whole;
+	/* The walk went over to the stack that a goroutine has left. */
+	__u32 is_over;
 	/* A piece of the stack, and its address. */
 	__u64 window_at;
 	__u64 window[WINDOW_WORDS];

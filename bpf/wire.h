@@ -85,12 +85,17 @@ enum row_kind {
 	ROW_SIGNAL = 4,
 	ROW_STUB = 5,
 	ROW_ALIGNED = 6,
+	ROW_SWITCH = 7,
+	ROW_MARK = 8,
 };
 
-/* A file, as the kernel knows it. */
+/* A file, as the kernel knows it; overwritten in its place it is another one. */
 struct file_key {
 	__u64 inode;
 	__u64 size;
+	/* When it was changed, seconds and nanoseconds. */
+	__s64 changed_sec;
+	__u64 changed_nsec;
 	__u32 dev;
 	__u32 generation;
 };
@@ -244,9 +249,9 @@ struct registers_record {
  *  off size
  *    0    4  type  RECORD_NO_TABLE
  *    4    4  tgid
- *    8   24  file
- *   32    8  start of its mapping in the process
- *   40    8  end
+ *    8   40  file
+ *   48    8  start of its mapping in the process
+ *   56    8  end
  */
 struct no_table_record {
 	__u32 type;

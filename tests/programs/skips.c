@@ -5,6 +5,7 @@
  * pointer:    `main` uses the frame pointer, nobody else does, and `leaf` is called through a pointer.
  * table:      a thread; `jumps` has a jump table, so that its code does not show where its return address lies.
  * fiber:      `fiber` returns to the first byte of a function, and `switch_stacks`, which never called it, ends just there.
+ * red_zone:   `in_red_zone` has saved the frame pointer of its caller below the stack pointer, and has that of `outer_frame` in its place.
  * lies:       `lies` has unwind tables that take the frame of its caller, `above_lies`, for a part of its own.
  * coroutine:  the stack of `resumed` is the one on which a signal handler has returned long ago. */
 #define _GNU_SOURCE
@@ -81,6 +82,14 @@ __asm__(".text\n.globl lies\n.type lies,@function\nlies:\n.cfi_startproc\nsub $8
 	"call lies\nadd $24, %rsp\nret\n.cfi_endproc\n.size above_lies,.-above_lies\n");
 void above_lies(int n);
 KEEP void calls_lies(int n) { CALL(above_lies(n)); }
+
+__asm__(".text\n.globl in_red_zone\n.type in_red_zone,@function\nin_red_zone:\n.cfi_startproc\nmov %rbp, -8(%rsp)\n"
+	".cfi_offset %rbp, -16\nmov (%rbp), %rbp\n1: dec %edi\njnz 1b\nmov -8(%rsp), %rbp\n.cfi_restore %rbp\nret\n.cfi_endproc\n"
+	".size in_red_zone,.-in_red_zone\n");
+void in_red_zone(int n);
+#define FRAME __attribute__((optimize("no-omit-frame-pointer")))
+KEEP FRAME void inner_frame(int n) { CALL(in_red_zone(n)); }
+KEEP FRAME void outer_frame(int n) { CALL(inner_frame(n)); }
 
 /* Saves the registers and goes to another stack. Behind its last byte `after_fiber` begins. */
 __asm__(".text\n.globl switch_stacks\n.type switch_stacks,@function\nswitch_stacks:\n.cfi_startproc\n"
@@ -183,6 +192,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "lies")) {
 		while (!is_over())
 			CALL(calls_lies(20000));
+	} else if (!strcmp(argv[1], "red_zone")) {
+		while (!is_over())
+			CALL(outer_frame(200000));
 	} else if (!strcmp(argv[1], "fiber")) {
 		run_fiber();
 	} else {

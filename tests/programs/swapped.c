@@ -2,6 +2,7 @@
  * milliseconds, a quarter of it below `small`, the rest below `large`. The program is compiled from this file, and each library:
  * `-DFUNCTION=small -DROOM=64`. */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -51,13 +52,19 @@ KEEP void *turn(const char *library, const char *function, long us)
 	return called;
 }
 
-/* swapped SMALL.so LARGE.so MILLISECONDS; ends with 3 if the functions did not lie in the same page. */
+/* swapped SMALL.so LARGE.so MILLISECONDS; ends with 3 if the functions did not lie in the same page.
+ * swapped LIBRARY.so FUNCTION MILLISECONDS calls one function alone. */
 int main(int argc, char **argv)
 {
+	bool is_one = argc == 4 && strchr(argv[2], '/') == 0;
 	long until = cpu_us() + (argc > 3 ? atol(argv[3]) * 1000 : 0);
 	long pages = 0;
 
 	while (cpu_us() < until) {
+		if (is_one) {
+			turn(argv[1], argv[2], 8000);
+			continue;
+		}
 		long small = (long)turn(argv[1], "small", 2000), large = (long)turn(argv[2], "large", 6000);
 
 		pages |= small >> 12 ^ large >> 12;

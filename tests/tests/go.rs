@@ -10,7 +10,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::SnapshotsV1;
 use icecore_tests::machine::{Recorded, Sample, has_ebpf, text};
 
-const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
+const OPTIONS: [&str; 5] = ["-F", "997", "-q", "--audit", "16"];
 /// Functions that begin stacks of Go: goroutines, threads, the first thread, the scheduler after a goroutine gave up its thread.
 const STARTS: [&str; 6] = [
     "runtime.goexit",
@@ -45,12 +45,29 @@ fn built() -> &'static Path {
     dir.path()
 }
 
-/// Records a part of a program; once more, if the machine was too busy to keep up.
+/// Records a part of a program; once more, if the machine was too busy to keep up. Asserts that no walk by unwind tables differs from
+/// its copy, and prints how many there are.
 fn recorded(program: &str, part: &str, options: &[&str]) -> Recorded {
     let program = built().join(program);
     let command = [program.as_os_str(), part.as_ref(), "1500".as_ref()];
     let options = [&OPTIONS[..], options].concat();
-    Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), || Recorded::new(&options, &command))
+    let recorded = Recorded::until(
+        |recorded| recorded.lost() == serde_json::json!({}),
+        || Recorded::new(&options, &command),
+    );
+    let audit = &recorded.json("health", &[])["audit"];
+    let number = |key: &str| audit[key].as_u64().unwrap_or(0);
+    let [walked, checked, differ] = ["walked", "checked", "differ"].map(number);
+    println!("{part}: {walked} stacks are walked by unwind tables, {checked} are checked, {differ} differ");
+    assert_eq!(differ, 0, "{part}: {audit:#}");
+    recorded
+}
+
+/// Asserts that at least this share of samples was walked by unwind tables.
+fn assert_walked(samples: &[Sample], least: f64) {
+    let walked = samples.iter().filter(|sample| sample.text("ended") == "by_tables").count();
+    let share = walked as f64 / samples.len() as f64;
+    assert!(share > least, "{share} of {}", samples.len());
 }
 
 /// Returns the samples of the program itself without its first half second: until the recorder has examined a program, it copies
@@ -156,6 +173,7 @@ fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
         let mut in_leaf = samples(&recorded);
         in_leaf.retain(|sample| sample.names("user")[0] == "main.leaf");
         assert!(in_leaf.len() > 100, "{}", in_leaf.len());
+        assert_walked(&in_leaf, 0.9);
         for sample in &in_leaf {
             let names = sample.names("user");
             let inner = names.len().checked_sub(outer.len()).expect("it is deep enough");
@@ -166,7 +184,7 @@ fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
     }
 }
 
-/// Returns the share of snapshots that contain the whole stack.
+/// Returns the share of samples whose whole stack was copied.
 fn copied_share(recorded: &Recorded) -> f64 {
     let recording = Recording::open(&recorded.path()).expect("it was just written");
     let blocks = recording.entries().iter().filter(|entry| entry.header.kind == Kind::SNAPSHOTS);
@@ -174,8 +192,8 @@ fn copied_share(recorded: &Recorded) -> f64 {
         let payload = recording.payload(entry).expect("it is whole");
         payload.view::<SnapshotsV1>().expect("it is valid").rows().expect("it is valid")
     });
-    let rows: Vec<_> = rows.collect();
-    rows.iter().filter(|row| row.copied >= row.depth).count() as f64 / rows.len() as f64
+    let copied = rows.filter(|row| row.copied >= row.depth).count();
+    copied as f64 / recorded.samples(&[]).len() as f64
 }
 
 #[test]

@@ -4,22 +4,28 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Recorded, Sample, callers, has_ebpf, stacks_without_frames, swapped, swapped_large, swapped_small,
+    Recorded, Sample, callers, has_ebpf, skips, stacks_without_frames, swapped, swapped_large, swapped_small,
 };
 use serde_json::Value;
 
-const OPTIONS: [&str; 5] = ["-F", "1999", "-q", "--audit", "8"];
+const OPTIONS: [&str; 3] = ["-q", "--audit", "8"];
 
 /// Records a command; returns its samples below `main` that were walked by tables. On a busy machine the sampler has these late.
 fn walked(command: &[&str]) -> (Recorded, Vec<Sample>) {
-    let recorded = Recorded::new(&OPTIONS, command);
+    let (recorded, samples) = walked_at("1999", command);
+    assert_agree(&recorded, 30);
+    (recorded, samples)
+}
+
+/// The same with so many samples per second, and without a look at the copies.
+fn walked_at(rate: &str, command: &[&str]) -> (Recorded, Vec<Sample>) {
+    let recorded = Recorded::new(&[&OPTIONS[..], &["-F", rate]].concat(), command);
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| sample.has("main"));
     let all = samples.len();
     samples.retain(|sample| sample.text("ended") == "by_tables");
     println!("{command:?}: {} of {all} stacks were walked by tables", samples.len());
     assert!(samples.len() > 300 && samples.len() * 2 > all, "{} of {all}", samples.len());
-    assert_agree(&recorded, 30);
     (recorded, samples)
 }
 
@@ -48,7 +54,8 @@ fn root_recursion_of_4000_frames_is_walked_to_its_caller() {
     if !has_ebpf() {
         return;
     }
-    let (_, mut samples) = walked(&[text(&callers()), "deepest", "1500"]);
+    let (recorded, mut samples) = walked_at("299", &[text(&callers()), "deepest", "2500"]);
+    assert_agree(&recorded, 30);
     samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
     assert!(samples.len() > 300, "{}", samples.len());
     for sample in &samples {
@@ -98,6 +105,36 @@ fn root_libraries_that_take_turns_at_one_address_have_their_own_tables() {
 }
 
 #[test]
+fn root_a_library_that_is_overwritten_in_its_place_has_new_tables() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let place = dir.path().join("library.so");
+    // Both have the same size.
+    for (name, library) in [("first", swapped_large()), ("second", swapped_small())] {
+        let mut bytes = std::fs::read(library).expect("it was compiled");
+        bytes.resize(64 << 10, 0);
+        std::fs::write(dir.path().join(name), bytes).expect("room");
+    }
+    let (program, dir, place) = (swapped(), text(dir.path()), text(&place));
+    let program = text(&program);
+    let run = format!(
+        "cp {dir}/first {place}; {program} {place} large 800; cat {dir}/second > {place}; {program} {place} small 800"
+    );
+    let (_, mut samples) = walked(&["sh", "-c", &run]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
+    for sample in &samples {
+        let names = sample.names("user");
+        // Of the first one no names are left.
+        let is_one = matches!(names[..], ["spin", "work", "small" | "", "turn", "main", _, _, "_start"]);
+        assert!(is_one, "{names:?}");
+    }
+    let found = share(&samples, "small");
+    assert!((found - 0.5).abs() < 0.15, "{found}");
+}
+
+#[test]
 fn root_what_a_signal_interrupted_is_in_the_walk() {
     if !has_ebpf() {
         return;
@@ -110,6 +147,24 @@ fn root_what_a_signal_interrupted_is_in_the_walk() {
             let names = sample.names("user");
             assert!(names.contains(&"handler") && names.last() == Some(&"_start"), "{names:?}");
         }
+    }
+}
+
+#[test]
+fn root_a_frame_pointer_in_the_red_zone_is_that_of_the_caller() {
+    if !has_ebpf() {
+        return;
+    }
+    // A copy begins at the stack pointer, so it checks none of these walks.
+    let (recorded, mut samples) = walked_at("1999", &[text(&skips()), "red_zone"]);
+    assert_agree(&recorded, 0);
+    samples.retain(|sample| sample.names("user").first() == Some(&"in_red_zone"));
+    assert!(samples.len() > 300, "{}", samples.len());
+    for sample in &samples {
+        let names = sample.names("user");
+        let is_whole =
+            matches!(names[..], ["in_red_zone", "inner_frame", "outer_frame", "main", _, _, "_start"]);
+        assert!(is_whole, "{names:?}");
     }
 }
 

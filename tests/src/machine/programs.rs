@@ -98,6 +98,8 @@ programs! {
     callers: "callers.c", [["-O2", "-g", "-fomit-frame-pointer"]];
     /// The same with frame pointers.
     callers_with_frames: "callers.c", [WITH_FRAMES];
+    /// Has callers that walks along frame pointers skip.
+    skips: "skips.c", [AS_DISTRIBUTED];
     /// Has two libraries that take turns at the same addresses.
     swapped: "swapped.c", [AS_DISTRIBUTED];
     /// The first of them.

@@ -2,17 +2,19 @@
 //! stack pointer and the frame pointer.
 //!
 //! ```text
-//! .eh_frame ─► functions, in order ─► rows: from here on, CFA = rsp + 16, rbp saved at CFA - 16
+//! .eh_frame, Go's table ─► functions, in order ─► rows: from here on, CFA = rsp + 16, rbp saved at CFA - 16
 //! ```
 //!
 //! Rules that need another register or an expression become [`RowKind::Unknown`], except for the three expressions that every program
 //! has: of stubs (PLT), of signal frames, and of functions that align their stack. A walk that comes to an unknown row ends there.
 
+mod of_go;
+
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, Register, RegisterRule, RunTimeEndian, UnwindContext,
-    UnwindContextStorage, UnwindExpression, UnwindTableRow,
+    BaseAddresses, CfaRule, EndianSlice, Register, RegisterRule, RunTimeEndian, UnwindContext,
+    UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow,
 };
 use object::read::ReadRef;
 
@@ -66,6 +68,10 @@ pub enum RowKind {
     Stub = 5,
     /// CFA = the word at rbp − `cfa`, and the caller's rbp is the word at rbp: the function aligns its stack.
     Aligned = 6,
+    /// A function of Go has switched to another stack. Where it left the old one Go notes; if `cfa` is 1, it may have stayed.
+    Switch = 7,
+    /// As [`Sp`](Self::Sp): the place that Go notes where it leaves a stack. Nobody is called from there.
+    Mark = 8,
 }
 
 /// The rows of a file, in the order of their places.
@@ -85,7 +91,8 @@ impl UnwindContextStorage<usize> for Storage {
     type Stack = Box<[UnwindTableRow<usize, Self>; 8]>;
 }
 
-type Section<'d> = EhFrame<EndianSlice<'d, RunTimeEndian>>;
+type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
+type Context = UnwindContext<usize, Storage>;
 
 /// A function: its places, and its rows in the order in which they were read.
 struct Function {
@@ -110,23 +117,26 @@ impl Row {
 }
 
 impl WalkRows {
-    /// Compiles the `.eh_frame` of a file; `None` if it has none, is of another machine, or is too large.
+    /// Compiles the `.eh_frame` of a file, and Go's table of stack depths; `None` if it has neither, is of another machine, or is
+    /// too large.
     ///
-    /// # Cost  one pass over `.eh_frame`: 0.1 µs a row; the section and 8 bytes a row in memory
+    /// # Cost  one pass over `.eh_frame`: 0.1 µs a row; 2 µs a function of Go; the sections and 8 bytes a row in memory
     pub fn of_file<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Self> {
         let is_known = Machine::of_elf(layout.machine.0) == Some(Machine::X86_64) && layout.is_little_64();
-        let (at, bytes) = is_known.then(|| section(file, layout))??;
-        let (section, bases) = cfi::eh_frame(layout, bytes, at);
-        let begin = layout.code_offsets().map(|code| code.start).min()?;
+        let begin = layout.code_offsets().map(|code| code.start).min().filter(|_| is_known)?;
         let mut compiler = Compiler { layout, begin, rows: Vec::new(), functions: Vec::new() };
-        let mut context = UnwindContext::<usize, Storage>::new_in();
-        for (_, fde) in cfi::fdes(&section, &bases) {
-            compiler.function(&section, &bases, &fde, &mut context);
-            if compiler.rows.len() > MAX_ROWS {
-                return None;
+        let mut context = Context::new_in();
+        if let Some((at, bytes)) = section(file, layout) {
+            let (section, bases) = cfi::eh_frame(layout, bytes, at);
+            for (_, fde) in cfi::fdes(&section, &bases) {
+                compiler.function(&section, &bases, &fde, &mut context);
+                if compiler.rows.len() > MAX_ROWS {
+                    return None;
+                }
             }
         }
-        Some(compiler.rows())
+        of_go::add(&mut compiler, file, layout, &mut context);
+        (1..=MAX_ROWS).contains(&compiler.rows.len()).then(|| compiler.rows())
     }
 }
 
@@ -149,22 +159,16 @@ struct Compiler<'l> {
 }
 
 impl Compiler<'_> {
-    /// Appends the rows of a function. A function whose rules cannot be read has none from there on.
-    fn function(
+    /// Appends the rows of a function, and returns them. A function whose rules cannot be read has none from there on.
+    fn function<'d, S: UnwindSection<Slice<'d>>>(
         &mut self,
-        section: &Section<'_>,
+        section: &S,
         bases: &BaseAddresses,
-        fde: &cfi::Fde<'_, RunTimeEndian>,
-        context: &mut UnwindContext<usize, Storage>,
-    ) {
+        fde: &cfi::Fde<'d, RunTimeEndian>,
+        context: &mut Context,
+    ) -> &mut [Row] {
+        let Some(Range { start: first, end }) = self.places(fde) else { return &mut [] };
         let start = Svma(fde.initial_address());
-        let Some((off, rest)) = self.layout.rest_of_segment(start).filter(|_| self.layout.is_code(start))
-        else {
-            return;
-        };
-        let place = |off: u64| off.checked_sub(self.begin).and_then(|at| u32::try_from(at).ok());
-        let Some(first) = place(off.0) else { return };
-        let Some(end) = off.0.checked_add(fde.len().min(rest)).and_then(place) else { return };
         let own = self.rows.len();
         let mut next = first;
         if let Ok(mut table) = fde.rows(section, bases, context) {
@@ -186,6 +190,15 @@ impl Compiler<'_> {
             self.rows.push(Row { is_start: true, ..Row::unknown(first) });
         }
         self.functions.push(Function { places: first..end, rows: own..self.rows.len() });
+        &mut self.rows[own..]
+    }
+
+    /// Returns the places of a function, if it lies in code.
+    fn places(&self, fde: &cfi::Fde<'_, RunTimeEndian>) -> Option<Range<u32>> {
+        let start = Svma(fde.initial_address());
+        let (off, rest) = self.layout.rest_of_segment(start).filter(|_| self.layout.is_code(start))?;
+        let place = |off: u64| off.checked_sub(self.begin).and_then(|at| u32::try_from(at).ok());
+        Some(place(off.0)?..place(off.0.checked_add(fde.len().min(rest))?)?)
     }
 
     /// Puts the functions in order, and unknown rows between them. Where two overlap, the second is right from its start on.
@@ -211,11 +224,11 @@ impl Compiler<'_> {
 }
 
 /// Makes a row of the rules from a place on.
-fn compiled<S: UnwindContextStorage<usize>>(
+fn compiled<'d>(
     at: u32,
-    row: &UnwindTableRow<usize, S>,
+    row: &UnwindTableRow<usize, Storage>,
     is_signal: bool,
-    section: &Section<'_>,
+    section: &impl UnwindSection<Slice<'d>>,
 ) -> Row {
     let unknown = Row::unknown(at);
     if row.register(PC) == Some(RegisterRule::Undefined) {
@@ -261,18 +274,15 @@ fn words<N: TryFrom<i64>>(bytes: i64) -> Option<N> {
 }
 
 /// Returns true if the caller's frame pointer is the word at the frame pointer (`DW_OP_breg6 0`).
-fn is_saved_at_fp<S: UnwindContextStorage<usize>>(
-    row: &UnwindTableRow<usize, S>,
-    section: &Section<'_>,
-) -> bool {
+fn is_saved_at_fp<'d>(row: &UnwindTableRow<usize, Storage>, section: &impl UnwindSection<Slice<'d>>) -> bool {
     let Some(RegisterRule::Expression(place)) = row.register(FP) else { return false };
     bytes(section, &place) == [0x76, 0]
 }
 
 /// Returns true if the rules of a signal frame are those of `struct rt_sigframe`: registers lie at fixed distances from the stack pointer.
-fn is_signal_frame<S: UnwindContextStorage<usize>>(
-    row: &UnwindTableRow<usize, S>,
-    section: &Section<'_>,
+fn is_signal_frame<'d>(
+    row: &UnwindTableRow<usize, Storage>,
+    section: &impl UnwindSection<Slice<'d>>,
 ) -> bool {
     // DW_OP_breg7 N, in two bytes of LEB128
     let saved = |register, at: u8| {
@@ -284,134 +294,9 @@ fn is_signal_frame<S: UnwindContextStorage<usize>>(
     bytes(section, cfa) == [0x77, 0xa0, 1, 0x06] && saved(FP, 120) && saved(PC, 168)
 }
 
-fn bytes<'d>(section: &Section<'d>, expression: &UnwindExpression<usize>) -> &'d [u8] {
+fn bytes<'d>(section: &impl UnwindSection<Slice<'d>>, expression: &UnwindExpression<usize>) -> &'d [u8] {
     expression.get(section).map(|expression| expression.0.slice()).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::assembled;
-
-    fn rows_of(elf: &[u8]) -> WalkRows {
-        WalkRows::of_file(elf, &Layout::read(elf).expect("ELF")).expect("unwind tables")
-    }
-
-    /// Returns the row that holds at a distance from the begin of the code.
-    fn row(rows: &WalkRows, at: u32) -> Row {
-        let after = rows.rows.partition_point(|row| row.at <= at);
-        rows.rows[after.checked_sub(1).expect("a row before it")]
-    }
-
-    /// Returns kind, CFA and frame pointer at each of so many bytes of the only function of a source, and after it.
-    fn told(directives: &str, len: u32) -> Vec<(RowKind, u16, u8)> {
-        let source = format!(".globl _start; _start: .cfi_startproc; {directives}; .cfi_endproc");
-        let elf = assembled(&source);
-        let rows = rows_of(&elf);
-        let layout = Layout::read(&elf[..]).expect("ELF");
-        let (off, _) = layout.rest_of_segment(layout.entry).expect("code");
-        let first = (off.0 - rows.begin) as u32;
-        assert!(row(&rows, first).is_start);
-        let told = |at| {
-            let Row { kind, cfa, fp, .. } = row(&rows, first + at);
-            (kind, cfa, fp)
-        };
-        (0..=len).map(told).collect()
-    }
-
-    const UNKNOWN: (RowKind, u16, u8) = (RowKind::Unknown, 0, FP_LOST);
-
-    #[test]
-    fn rows_say_what_the_directives_say() {
-        let frame = "push %rbp; .cfi_def_cfa_offset 16; .cfi_offset %rbp, -16
-            nop; .cfi_def_cfa_register %rbp; nop; .cfi_def_cfa %rsp, 8; nop";
-        let expected = [
-            (RowKind::Sp, 1, FP_SAME),
-            (RowKind::Sp, 2, 2),
-            (RowKind::Fp, 2, 2),
-            (RowKind::Sp, 1, 2),
-            UNKNOWN,
-        ];
-        assert_eq!(told(frame, 4), expected);
-        let root = ".cfi_undefined %rip; nop";
-        assert_eq!(told(root, 1), [(RowKind::Root, 0, FP_LOST), UNKNOWN]);
-        // The frame pointer lies too far from the CFA, and is somewhere else.
-        for lost in [".cfi_offset %rbp, -2040", ".cfi_register %rbp, %rax", ".cfi_undefined %rbp"] {
-            assert_eq!(told(&format!("{lost}; nop"), 1)[0], (RowKind::Sp, 1, FP_LOST), "{lost}");
-        }
-        assert_eq!(told(".cfi_offset %rbp, -2032; nop", 1)[0], (RowKind::Sp, 1, 254));
-    }
-
-    #[test]
-    fn expressions_that_every_program_has_are_known() {
-        let stub = ".cfi_escape 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22; nop";
-        assert_eq!(told(stub, 1)[0], (RowKind::Stub, 11, FP_SAME));
-        let aligned = ".cfi_escape 0x0f, 3, 0x76, 0x78, 6; .cfi_escape 0x10, 6, 2, 0x76, 0; nop";
-        assert_eq!(told(aligned, 1)[0], (RowKind::Aligned, 8, FP_LOST));
-        let signal = ".cfi_signal_frame
-            .cfi_escape 0x0f, 4, 0x77, 0xa0, 1, 6; .cfi_escape 0x10, 6, 3, 0x77, 0xf8, 0
-            .cfi_escape 0x10, 16, 3, 0x77, 0xa8, 1; nop";
-        assert_eq!(told(signal, 1)[0], (RowKind::Signal, 0, FP_LOST));
-    }
-
-    #[test]
-    fn rules_that_do_not_fit_are_unknown() {
-        for unknown in [
-            // A CFA from another register, of no whole words, behind the stack pointer, and too large.
-            ".cfi_def_cfa %rbx, 16",
-            ".cfi_def_cfa_offset 12",
-            ".cfi_def_cfa_offset -8",
-            ".cfi_def_cfa_offset 524288",
-            // A return address elsewhere.
-            ".cfi_offset %rip, -16",
-            ".cfi_register %rip, %rcx",
-            // The caller's stack pointer is not the CFA.
-            ".cfi_offset %rsp, -24",
-            // An aligned stack whose frame pointer is elsewhere, and an expression of another form.
-            ".cfi_escape 0x0f, 3, 0x76, 0x78, 6",
-            ".cfi_escape 0x0f, 3, 0x77, 0x78, 6; .cfi_escape 0x10, 6, 2, 0x76, 0",
-            // A signal frame of another form.
-            ".cfi_signal_frame",
-        ] {
-            assert_eq!(told(&format!("{unknown}; nop"), 1)[0], UNKNOWN, "{unknown}");
-        }
-    }
-
-    #[test]
-    fn functions_that_overlap_and_gaps_between_them_are_cut() {
-        let source = ".globl _start; _start: .cfi_startproc; nop; nop
-            .cfi_endproc; nop; nop
-            second: .cfi_startproc; nop; .cfi_def_cfa_offset 16; nop; .cfi_endproc";
-        let rows = rows_of(&assembled(source));
-        let last = &rows.rows[rows.rows.len() - 5..];
-        let first = last[0].at;
-        let told: Vec<_> = last.iter().map(|row| (row.at - first, row.kind, row.cfa, row.is_start)).collect();
-        let expected = [
-            (0, RowKind::Sp, 1, true),
-            (2, RowKind::Unknown, 0, false),
-            (4, RowKind::Sp, 1, true),
-            (5, RowKind::Sp, 2, false),
-            (6, RowKind::Unknown, 0, false),
-        ];
-        assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn rows_of_a_real_program_ascend_and_nearly_all_are_known() {
-        let elf = std::fs::read("/proc/self/exe").expect("we are running");
-        let rows = rows_of(&elf).rows;
-        assert!(rows.is_sorted_by(|a, b| a.at < b.at) && rows.len() > 10_000);
-        let unknown = rows
-            .iter()
-            .zip(&rows[1..])
-            .filter(|(row, next)| row.kind == RowKind::Unknown && next.at - row.at >= 16);
-        assert!(unknown.count() * 1000 < rows.len());
-        assert_eq!(WalkRows::of_file(&b"no ELF"[..], &Layout::read(&elf[..]).expect("ELF")), None);
-    }
-
-    #[test]
-    fn the_bits_of_a_row_are_those_of_the_walk() {
-        let row = Row { at: 0x1234_5678, cfa: 0x9abc, fp: 0xde, kind: RowKind::Aligned, is_start: true };
-        assert_eq!(row.bits(), 0x86de_9abc_1234_5678);
-    }
-}
+mod tests;

@@ -113,6 +113,15 @@ impl Evidence {
         self.sources.insert(image, source);
     }
 
+    /// Opens the file of an image as it was when it was mapped.
+    pub(crate) fn file(&self, image: u32) -> Option<File> {
+        match self.sources.get(&image)? {
+            SymbolSource::Held(held, _) => held.file.try_clone().ok(),
+            SymbolSource::Path(identity) => MapFile::NOWHERE.open(identity),
+            SymbolSource::Vdso | SymbolSource::Nowhere => None,
+        }
+    }
+
     /// Remembers code that was hit, by its offset in the file of an image.
     pub(crate) fn hit(&mut self, image: u32, file_off: FileOff) {
         if self.hit_count >= MAX_HITS {

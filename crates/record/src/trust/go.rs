@@ -85,8 +85,9 @@ const MAX_OFF: u32 = 4096;
 
 /// Reads the table and the code of Go; `None` if the file is not a Go program.
 ///
-/// # Cost   a look at the name of each function: 1 µs
+/// # Cost   reads the table and the code; a look at the name of each function: 0.1 µs
 pub(super) fn go<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<Go> {
+    let file = go::Loaded::of(file, layout)?;
     let table = go::open(file, layout)?;
     let code = table.code();
     let text = layout.sections.iter().find(|section| {

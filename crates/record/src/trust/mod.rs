@@ -18,6 +18,8 @@ mod images;
 mod judge;
 mod tables;
 
+use std::fs::File;
+
 use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -77,10 +79,17 @@ impl Trust {
         })
     }
 
-    /// Notes that a walk lacked the unwind tables of a file.
-    pub(crate) fn miss(&mut self, missed: &NoTable) {
+    /// Notes that a walk lacked the unwind tables of a file. `held` opens the file of an image if it has been held open since it was
+    /// mapped: the process may have ended.
+    pub(crate) fn miss(
+        &mut self,
+        missed: &NoTable,
+        tracker: &Tracker,
+        held: impl FnOnce(u32) -> Option<File>,
+    ) {
+        let image = || Some(tracker.space(missed.tgid)?.code(missed.start)?.0);
         if let Some(tables) = &mut self.tables {
-            tables.miss(missed);
+            tables.miss(missed, || held(image()?));
         }
     }
 

@@ -1,14 +1,12 @@
 //! Gives the sampler the unwind tables of files whose code is often on stacks, so that it can walk there.
 //!
 //! ```text
-//! sampler: no table ─► wanted: the file with most hits first ─► thread: .eh_frame ─► rows ─► chunks ─► sampler
+//! sampler: no table ─► wanted: the file with most hits first ─► thread: unwind tables ─► rows ─► chunks ─► sampler
 //! ```
 //!
 //! Nobody waits for the tables: until they are there, the sampler copies stacks.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
@@ -26,6 +24,8 @@ use crate::proc::scan;
 const ENOUGH_HITS: u32 = 2;
 /// The number of files that may wait.
 const MAX_WANTED: usize = 4096;
+/// The number of those that are kept open.
+const MAX_HELD: usize = 64;
 /// `CHUNK_ROWS` of bpf/wire.h, and the positions of a chunk.
 const ROWS: usize = size_of::<Chunk>() / size_of::<u64>();
 const POSITIONS: usize = size_of::<Chunk>() / size_of::<u32>();
@@ -38,13 +38,21 @@ const BEYOND: u64 = u32::MAX as u64;
 
 /// The files whose tables are wanted, and the thread that compiles them.
 pub(super) struct Tables {
-    wanted: FxHashMap<FileKey, (u32, NoTable)>,
+    wanted: FxHashMap<FileKey, Wanted>,
     /// Files that are being compiled, were compiled, or have no tables.
     done: FxHashSet<FileKey>,
     is_busy: bool,
-    asked: SyncSender<NoTable>,
+    asked: SyncSender<Wanted>,
     /// Files that were looked at; false if the file could not be opened, because its process had ended.
     answers: Receiver<(FileKey, bool)>,
+}
+
+/// A file whose tables are wanted.
+struct Wanted {
+    hits: u32,
+    missed: NoTable,
+    /// The file, if it was held open since it was mapped.
+    held: Option<File>,
 }
 
 impl Tables {
@@ -53,14 +61,15 @@ impl Tables {
     /// # Errors
     /// If the kernel makes no thread.
     pub(super) fn start(sampler: sampler::Tables) -> std::io::Result<Self> {
-        let (asked, wanted) = sync_channel::<NoTable>(1);
+        let (asked, wanted) = sync_channel::<Wanted>(1);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
             let mut filled = Filled { sampler, files: 0, chunks: 0 };
             for wanted in wanted {
-                let file = open(&wanted);
-                file.iter().for_each(|file| filled.add(&wanted.file, file));
-                if answer.send((wanted.file, file.is_some())).is_err() {
+                let key = wanted.missed.file;
+                let file = wanted.open();
+                file.iter().for_each(|file| filled.add(&key, file));
+                if answer.send((key, file.is_some())).is_err() {
                     break;
                 }
             }
@@ -69,17 +78,22 @@ impl Tables {
         Ok(Self { wanted, done, is_busy: false, asked, answers })
     }
 
-    /// Notes that a walk lacked the tables of a file.
-    pub(super) fn miss(&mut self, missed: &NoTable) {
+    /// Notes that a walk lacked the tables of a file. `held` opens the file that is said to be mapped there, if it can.
+    pub(super) fn miss(&mut self, missed: &NoTable, held: impl FnOnce() -> Option<File>) {
         if self.done.contains(&missed.file) {
             return;
         }
         if self.wanted.len() >= MAX_WANTED {
             self.wanted.clear();
         }
-        let (hits, place) = self.wanted.entry(missed.file).or_insert((0, *missed));
-        *hits += 1;
-        *place = *missed;
+        let may_hold = self.wanted.values().filter(|wanted| wanted.held.is_some()).count() < MAX_HELD;
+        let new = || Wanted { hits: 0, missed: *missed, held: None };
+        let wanted = self.wanted.entry(missed.file).or_insert_with(new);
+        wanted.hits += 1;
+        wanted.missed = *missed;
+        if wanted.hits == ENOUGH_HITS && may_hold {
+            wanted.held = held();
+        }
         self.settle();
     }
 
@@ -91,13 +105,12 @@ impl Tables {
                 self.done.remove(&file);
             }
         }
-        let most = self.wanted.iter().max_by_key(|(_, (hits, _))| *hits);
-        let Some((file, (hits, place))) = most.filter(|_| !self.is_busy) else { return };
-        if *hits >= ENOUGH_HITS && self.asked.try_send(*place).is_ok() {
-            let file = *file;
-            self.is_busy = true;
-            self.wanted.remove(&file);
-            self.done.insert(file);
+        let most = self.wanted.values().max_by_key(|wanted| wanted.hits);
+        let most = most.filter(|most| !self.is_busy && most.hits >= ENOUGH_HITS).map(|most| most.missed.file);
+        if let Some(wanted) = most.and_then(|file| self.wanted.remove(&file)) {
+            self.done.insert(wanted.missed.file);
+            // There is room for one, and the thread has none.
+            self.is_busy = self.asked.try_send(wanted).is_ok();
         }
     }
 }
@@ -110,29 +123,41 @@ struct Filled {
 }
 
 impl Filled {
-    /// Compiles the tables of a file. Without tables, or without room for them, the sampler goes on copying stacks.
+    /// Compiles the tables of a file. Without tables, or without room for them, the sampler goes on copying stacks; it is told so, and
+    /// does not ask again.
     fn add(&mut self, key: &FileKey, file: &File) {
-        let Some(rows) = rows(file) else { return };
-        let Some(last) = rows.rows.last() else { return };
+        if self.files >= MAX_TABLES {
+            return;
+        }
+        let put = self.put(key, file);
+        let told = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
+        self.files += usize::from(told.is_ok());
+    }
+
+    /// Gives the sampler the tables of a file; `None` if it has none, or there is no room for them.
+    fn put(&mut self, key: &FileKey, file: &File) -> Option<anyhow::Result<()>> {
+        let rows = rows(file)?;
+        let last = rows.rows.last()?;
         let chunks = chunks(&rows.rows, self.chunks);
-        let end = u32::try_from(chunks.len()).ok().and_then(|len| self.chunks.checked_add(len));
-        let Some(end) = end.filter(|end| *end <= MAX_CHUNKS && self.files < MAX_TABLES) else { return };
+        let end =
+            self.chunks.checked_add(u32::try_from(chunks.len()).ok()?).filter(|end| *end <= MAX_CHUNKS)?;
         let first_position = self.chunks * POSITIONS as u32;
         let put = self.sampler.put(self.chunks, &chunks);
         // What an error has left there is not used.
         self.chunks = end;
-        let put = put.and_then(|()| self.sampler.publish(key, rows.begin, last.at, first_position));
-        self.files += usize::from(put.is_ok());
+        Some(put.and_then(|()| self.sampler.publish(key, rows.begin, last.at, first_position)))
     }
 }
 
-/// Opens a file by the kernel's own link to what a process has mapped.
-fn open(wanted: &NoTable) -> Option<File> {
-    let link = format!("map_files/{:x}-{:x}", wanted.start.0, wanted.end.0);
-    let path: PathBuf = scan::folder(wanted.tgid).join(link);
-    let file = open_regular(&path)?;
-    let (_, size) = wanted.file.inode_and_size();
-    file.metadata().is_ok_and(|meta| meta.size() == size).then_some(file)
+impl Wanted {
+    /// Opens the file: that which was held, or by the kernel's own link to what a process has mapped, while the process lives.
+    fn open(self) -> Option<File> {
+        // Another file may have been mapped there meanwhile.
+        let is_it = |file: &File| file.metadata().is_ok_and(|meta| self.missed.file.is_of(&meta));
+        let link = format!("map_files/{:x}-{:x}", self.missed.start.0, self.missed.end.0);
+        let mapped = || open_regular(&scan::folder(self.missed.tgid).join(link));
+        self.held.filter(is_it).or_else(|| mapped().filter(is_it))
+    }
 }
 
 fn rows(file: &File) -> Option<WalkRows> {

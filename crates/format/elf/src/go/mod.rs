@@ -15,6 +15,6 @@ mod open;
 mod pclntab;
 mod rules;
 
-pub use open::{Part, open};
+pub use open::{Loaded, Part, open};
 pub use pclntab::{Function, Pclntab, SECTIONS, SectionBytes};
 pub use rules::{FDE_AT, Kind, MadeRule, SHARED_LEN, rule, shared};

@@ -1,5 +1,7 @@
 //! Finds Go's table of functions in a file.
 
+use std::ops::Range;
+
 use object::Endianness;
 use object::read::ReadRef;
 
@@ -27,6 +29,47 @@ impl<'d, R: ReadRef<'d>> SectionBytes<'d> for Part<R> {
 
     fn byte_len(self) -> u64 {
         self.len
+    }
+}
+
+/// The longest section that [`Loaded`] reads.
+const MAX_LOADED_BYTES: u64 = 64 << 20;
+
+/// A Go program whose table and code were read at once, for readers of all of its functions.
+#[derive(Debug, Clone, Copy)]
+pub struct Loaded<'d, R> {
+    file: R,
+    /// Offsets in the file, and the bytes there.
+    parts: [(u64, &'d [u8]); 2],
+}
+
+impl<'d, R: ReadRef<'d>> Loaded<'d, R> {
+    /// Reads both; `None` if the file is not a Go program. Sections of more than 64 MiB are read piece by piece.
+    pub fn of(file: R, layout: &Layout) -> Option<Self> {
+        let part = |section: &Section| {
+            let len = Some(section.len).filter(|len| *len <= MAX_LOADED_BYTES && !section.is_nobits)?;
+            Some((section.off.0, file.read_bytes_at(section.off.0, len).ok()?))
+        };
+        let sections = [Some(section(layout)?), layout.section(".text")];
+        Some(Self { file, parts: sections.map(|section| section.and_then(part).unwrap_or_default()) })
+    }
+}
+
+impl<'d, R: ReadRef<'d>> ReadRef<'d> for Loaded<'d, R> {
+    fn len(self) -> Result<u64, ()> {
+        self.file.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
+        let part = |(begin, bytes): (u64, &'d [u8])| {
+            let at = usize::try_from(offset.checked_sub(begin)?).ok()?;
+            bytes.get(at..at.checked_add(usize::try_from(size).ok()?)?)
+        };
+        self.parts.into_iter().find_map(part).map_or_else(|| self.file.read_bytes_at(offset, size), Ok)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
+        self.file.read_bytes_at_until(range, delimiter)
     }
 }
 

@@ -5,7 +5,9 @@
 mod process;
 mod reports;
 
+use std::fs::Metadata;
 use std::mem::offset_of;
+use std::os::unix::fs::MetadataExt as _;
 
 use icecore_elf::Avma;
 
@@ -124,10 +126,14 @@ pub(crate) fn buffer_of(snapshot: u64) -> u32 {
 pub(crate) struct FileKey(pub(crate) [u8; size_of::<file_key>()]);
 
 impl FileKey {
-    /// Returns inode and size.
-    pub(crate) fn inode_and_size(&self) -> (u64, u64) {
+    /// Returns true if a file has inode, size and time of the last change from here. (Some file systems show another device to users.)
+    pub(crate) fn is_of(&self, file: &Metadata) -> bool {
         let field = |at| u64_at(&self.0, at).unwrap_or_default();
-        (field(offset_of!(file_key, inode)), field(offset_of!(file_key, size)))
+        let changed = [file.ctime(), file.ctime_nsec()].map(i64::cast_unsigned);
+        field(offset_of!(file_key, inode)) == file.ino()
+            && field(offset_of!(file_key, size)) == file.size()
+            && field(offset_of!(file_key, changed_sec)) == changed[0]
+            && field(offset_of!(file_key, changed_nsec)) == changed[1]
     }
 }
 

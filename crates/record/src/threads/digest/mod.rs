@@ -176,7 +176,8 @@ impl Digest {
         self.mounts.event(event);
         self.tracker.event(event);
         if let (Event::NoTable(missed), Some(trust)) = (event, &mut self.trust) {
-            trust.miss(missed);
+            let held = |image| self.evidence.as_ref()?.file(image);
+            trust.miss(missed, &self.tracker, held);
         }
         self.cgroup(event);
     }

@@ -1,0 +1,119 @@
+use super::*;
+use crate::fixture::assembled;
+
+fn rows_of(elf: &[u8]) -> WalkRows {
+    WalkRows::of_file(elf, &Layout::read(elf).expect("ELF")).expect("unwind tables")
+}
+
+/// Returns the row that holds at a distance from the begin of the code.
+fn row(rows: &WalkRows, at: u32) -> Row {
+    let after = rows.rows.partition_point(|row| row.at <= at);
+    rows.rows[after.checked_sub(1).expect("a row before it")]
+}
+
+/// Returns kind, CFA and frame pointer at each of so many bytes of the only function of a source, and after it.
+fn told(directives: &str, len: u32) -> Vec<(RowKind, u16, u8)> {
+    let source = format!(".globl _start; _start: .cfi_startproc; {directives}; .cfi_endproc");
+    let elf = assembled(&source);
+    let rows = rows_of(&elf);
+    let layout = Layout::read(&elf[..]).expect("ELF");
+    let (off, _) = layout.rest_of_segment(layout.entry).expect("code");
+    let first = (off.0 - rows.begin) as u32;
+    assert!(row(&rows, first).is_start);
+    let told = |at| {
+        let Row { kind, cfa, fp, .. } = row(&rows, first + at);
+        (kind, cfa, fp)
+    };
+    (0..=len).map(told).collect()
+}
+
+const UNKNOWN: (RowKind, u16, u8) = (RowKind::Unknown, 0, FP_LOST);
+
+#[test]
+fn rows_say_what_the_directives_say() {
+    let frame = "push %rbp; .cfi_def_cfa_offset 16; .cfi_offset %rbp, -16
+        nop; .cfi_def_cfa_register %rbp; nop; .cfi_def_cfa %rsp, 8; nop";
+    let expected =
+        [(RowKind::Sp, 1, FP_SAME), (RowKind::Sp, 2, 2), (RowKind::Fp, 2, 2), (RowKind::Sp, 1, 2), UNKNOWN];
+    assert_eq!(told(frame, 4), expected);
+    let root = ".cfi_undefined %rip; nop";
+    assert_eq!(told(root, 1), [(RowKind::Root, 0, FP_LOST), UNKNOWN]);
+    // The frame pointer lies too far from the CFA, and is somewhere else.
+    for lost in [".cfi_offset %rbp, -2040", ".cfi_register %rbp, %rax", ".cfi_undefined %rbp"] {
+        assert_eq!(told(&format!("{lost}; nop"), 1)[0], (RowKind::Sp, 1, FP_LOST), "{lost}");
+    }
+    assert_eq!(told(".cfi_offset %rbp, -2032; nop", 1)[0], (RowKind::Sp, 1, 254));
+}
+
+#[test]
+fn expressions_that_every_program_has_are_known() {
+    let stub = ".cfi_escape 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22; nop";
+    assert_eq!(told(stub, 1)[0], (RowKind::Stub, 11, FP_SAME));
+    let aligned = ".cfi_escape 0x0f, 3, 0x76, 0x78, 6; .cfi_escape 0x10, 6, 2, 0x76, 0; nop";
+    assert_eq!(told(aligned, 1)[0], (RowKind::Aligned, 8, FP_LOST));
+    let signal = ".cfi_signal_frame
+        .cfi_escape 0x0f, 4, 0x77, 0xa0, 1, 6; .cfi_escape 0x10, 6, 3, 0x77, 0xf8, 0
+        .cfi_escape 0x10, 16, 3, 0x77, 0xa8, 1; nop";
+    assert_eq!(told(signal, 1)[0], (RowKind::Signal, 0, FP_LOST));
+}
+
+#[test]
+fn rules_that_do_not_fit_are_unknown() {
+    for unknown in [
+        // A CFA from another register, of no whole words, behind the stack pointer, and too large.
+        ".cfi_def_cfa %rbx, 16",
+        ".cfi_def_cfa_offset 12",
+        ".cfi_def_cfa_offset -8",
+        ".cfi_def_cfa_offset 524288",
+        // A return address elsewhere.
+        ".cfi_offset %rip, -16",
+        ".cfi_register %rip, %rcx",
+        // The caller's stack pointer is not the CFA.
+        ".cfi_offset %rsp, -24",
+        // An aligned stack whose frame pointer is elsewhere, and an expression of another form.
+        ".cfi_escape 0x0f, 3, 0x76, 0x78, 6",
+        ".cfi_escape 0x0f, 3, 0x77, 0x78, 6; .cfi_escape 0x10, 6, 2, 0x76, 0",
+        // A signal frame of another form.
+        ".cfi_signal_frame",
+    ] {
+        assert_eq!(told(&format!("{unknown}; nop"), 1)[0], UNKNOWN, "{unknown}");
+    }
+}
+
+#[test]
+fn functions_that_overlap_and_gaps_between_them_are_cut() {
+    let source = ".globl _start; _start: .cfi_startproc; nop; nop
+        .cfi_endproc; nop; nop
+        second: .cfi_startproc; nop; .cfi_def_cfa_offset 16; nop; .cfi_endproc";
+    let rows = rows_of(&assembled(source));
+    let last = &rows.rows[rows.rows.len() - 5..];
+    let first = last[0].at;
+    let told: Vec<_> = last.iter().map(|row| (row.at - first, row.kind, row.cfa, row.is_start)).collect();
+    let expected = [
+        (0, RowKind::Sp, 1, true),
+        (2, RowKind::Unknown, 0, false),
+        (4, RowKind::Sp, 1, true),
+        (5, RowKind::Sp, 2, false),
+        (6, RowKind::Unknown, 0, false),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn rows_of_a_real_program_ascend_and_nearly_all_are_known() {
+    let elf = std::fs::read("/proc/self/exe").expect("we are running");
+    let rows = rows_of(&elf).rows;
+    assert!(rows.is_sorted_by(|a, b| a.at < b.at) && rows.len() > 10_000);
+    let unknown = rows
+        .iter()
+        .zip(&rows[1..])
+        .filter(|(row, next)| row.kind == RowKind::Unknown && next.at - row.at >= 16);
+    assert!(unknown.count() * 1000 < rows.len());
+    assert_eq!(WalkRows::of_file(&b"no ELF"[..], &Layout::read(&elf[..]).expect("ELF")), None);
+}
+
+#[test]
+fn the_bits_of_a_row_are_those_of_the_walk() {
+    let row = Row { at: 0x1234_5678, cfa: 0x9abc, fp: 0xde, kind: RowKind::Aligned, is_start: true };
+    assert_eq!(row.bits(), 0x86de_9abc_1234_5678);
+}
