@@ -65,6 +65,16 @@ struct inode___with_size {
 	long long i_size;
 } __attribute__((preserve_access_index));
 
+struct vdso_image;
+
+/* Where the vDSO of a process is, and which one: x86-64 has several. */
+struct mm_struct___with_vdso {
+	struct {
+		void *vdso;
+		const struct vdso_image *vdso_image;
+	} context;
+} __attribute__((preserve_access_index));
+
 struct timespec64 {
 	long long tv_sec;
 	long tv_nsec;
@@ -178,6 +188,22 @@ static __always_inline void read_change(struct inode___with_size *of, struct fil
 	}
 }
 
+/* The vDSO has no file: its key has the address of its image, and no size. Returns false for other code in no file. */
+static __always_inline bool is_vdso(struct mm_struct *of, struct code_range *range, struct file_key *key)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct mm_struct___with_vdso *mm = (void *)of;
+
+	if (range->start != (__u64)BPF_CORE_READ(mm, context.vdso))
+		return 0;
+	range->to_off = -range->start;
+	key->inode = (__u64)BPF_CORE_READ(mm, context.vdso_image);
+	return 1;
+#else
+	return 0;
+#endif
+}
+
 /* Finds the file that is mapped at an address of the current process; returns false if it is none. */
 static __always_inline bool find_file(__u64 address, struct tree_search *search, struct code_range *range, struct file_key *key)
 {
@@ -193,8 +219,10 @@ static __always_inline bool find_file(__u64 address, struct tree_search *search,
 	range->len = BPF_CORE_READ(mapping, vm_end) - range->start;
 	range->to_off = (BPF_CORE_READ(mapping, vm_pgoff) << 12) - range->start;
 	file = (void *)BPF_CORE_READ(mapping, vm_file);
-	if (address - range->start >= range->len || !file)
+	if (address - range->start >= range->len)
 		return 0;
+	if (!file)
+		return is_vdso(mm, range, key);
 	inode = BPF_CORE_READ(file, f_inode);
 	key->inode = BPF_CORE_READ(inode, i_ino);
 	key->size = BPF_CORE_READ(inode, i_size);

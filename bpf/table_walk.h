@@ -3,8 +3,8 @@
 #ifndef ICECORE_TABLE_WALK_H
 #define ICECORE_TABLE_WALK_H
 
-/* How many signals a walk passes. */
-#define MAX_SIGNALS 4
+/* How often a walk goes to another stack: from a handler of a signal, and from functions that switch stacks. */
+#define MAX_SWITCHES 8
 /* Where a signal's frame has registers, from its stack pointer on (struct rt_sigframe). */
 #define SIGNAL_FP 120
 #define SIGNAL_SP 160
@@ -128,6 +128,7 @@ static __always_inline bool go_to_goroutine(struct table_walk *walk, const struc
 	walk->ip = go->pc;
 	/* Since Go 1.21 `systemstack` has a frame there, which is empty. */
 	walk->sp = go->sp == go->bp ? go->sp + 8 : go->sp;
+	walk->begin = walk->sp;
 	walk->fp_is_lost = 1;
 	return 1;
 }
@@ -185,11 +186,12 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		saved = 0;
 		break;
 	case ROW_SIGNAL:
-		if (walk->signals++ >= MAX_SIGNALS || !read_word(walk, sp + SIGNAL_FP, &fp) || !read_word(walk, sp + SIGNAL_SP, &cfa) ||
+		if (walk->switches++ >= MAX_SWITCHES || !read_word(walk, sp + SIGNAL_FP, &fp) || !read_word(walk, sp + SIGNAL_SP, &cfa) ||
 		    !read_word(walk, sp + SIGNAL_IP, &word))
 			return 0;
 		walk->fp = fp;
 		walk->sp = cfa;
+		walk->begin = cfa;
 		walk->ip = word;
 		walk->fp_is_lost = 0;
 		walk->is_interrupted = 1;
@@ -200,11 +202,18 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	default:
 		return 0;
 	}
-	if (cfa <= sp || cfa & 7)
+	if (cfa & 7)
 		return 0;
+	/* A frame pointer may lead to another stack, and not to a part of this one that was passed. */
+	if (cfa <= sp) {
+		if (ROW_KIND(row) != ROW_FP || cfa >= walk->begin || walk->switches++ >= MAX_SWITCHES)
+			return 0;
+		walk->begin = cfa;
+		sp = 0;
+	}
 	/* What lies below the red zone was restored: in an epilogue, rules go on to name its place. In the red zone it is still there, and a leaf
 	 * may have saved it there and not restored it yet. */
-	if (saved == ROW_FP_LOST || (saved && cfa - 8 * saved >= sp - RED_ZONE)) {
+	if (saved == ROW_FP_LOST || (saved && cfa - 8 * saved + RED_ZONE >= sp)) {
 		walk->fp_is_lost = saved == ROW_FP_LOST || !read_word(walk, cfa - 8 * saved, &word);
 		walk->fp = word;
 	}
@@ -256,7 +265,8 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	walk->is_interrupted = 1;
 	walk->is_whole = 0;
 	walk->is_over = 0;
-	walk->signals = 0;
+	walk->switches = 0;
+	walk->begin = walk->sp;
 	walk->window_at = NO_WINDOW;
 	walk->code.range.len = 0;
 	forget_old_code(walk);

@@ -33,7 +33,9 @@ struct table_walk {
 	__u32 fp_is_lost;
 	/* `ip` is that of an instruction, and not one that a call returns to. */
 	__u32 is_interrupted;
-	__u32 signals;
+	/* How often the stack was left for another one, and where the walk began on this one. */
+	__u32 switches;
+	__u64 begin;
 	/* The walk came to the beginning of the stack. */
 	__u32 is_whole;
 	/* The walk went over to the stack that a goroutine has left. */

@@ -89,7 +89,7 @@ enum row_kind {
 	ROW_MARK = 8,
 };
 
-/* A file, as the kernel knows it; overwritten in its place it is another one. */
+/* A file, as the kernel knows it; overwritten in its place it is another one. The vDSO has no size. */
 struct file_key {
 	__u64 inode;
 	__u64 size;

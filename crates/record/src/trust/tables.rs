@@ -7,12 +7,13 @@
 //! Nobody waits for the tables: until they are there, the sampler copies stacks.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
 use icecore_elf::Layout;
 use icecore_elf::walk_rows::{Row, WalkRows};
-use object::read::ReadCache;
+use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel::sampler::{self, Chunk, MAX_CHUNKS, MAX_TABLES};
@@ -26,6 +27,8 @@ const ENOUGH_HITS: u32 = 2;
 const MAX_WANTED: usize = 4096;
 /// The number of those that are kept open.
 const MAX_HELD: usize = 64;
+/// The largest vDSO that is read.
+const MAX_VDSO_BYTES: usize = 64 << 10;
 /// `CHUNK_ROWS` of bpf/wire.h, and the positions of a chunk.
 const ROWS: usize = size_of::<Chunk>() / size_of::<u64>();
 const POSITIONS: usize = size_of::<Chunk>() / size_of::<u32>();
@@ -67,9 +70,10 @@ impl Tables {
             let mut filled = Filled { sampler, files: 0, chunks: 0 };
             for wanted in wanted {
                 let key = wanted.missed.file;
-                let file = wanted.open();
-                file.iter().for_each(|file| filled.add(&key, file));
-                if answer.send((key, file.is_some())).is_err() {
+                let rows = wanted.rows();
+                let is_done = rows.is_some();
+                rows.into_iter().for_each(|rows| filled.add(&key, rows));
+                if answer.send((key, is_done)).is_err() {
                     break;
                 }
             }
@@ -123,20 +127,19 @@ struct Filled {
 }
 
 impl Filled {
-    /// Compiles the tables of a file. Without tables, or without room for them, the sampler goes on copying stacks; it is told so, and
-    /// does not ask again.
-    fn add(&mut self, key: &FileKey, file: &File) {
+    /// Adds the tables of a file. Without tables, or without room for them, the sampler goes on copying stacks; it is told so, and does
+    /// not ask again.
+    fn add(&mut self, key: &FileKey, rows: Option<WalkRows>) {
         if self.files >= MAX_TABLES {
             return;
         }
-        let put = self.put(key, file);
+        let put = rows.and_then(|rows| self.put(key, &rows));
         let told = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
         self.files += usize::from(told.is_ok());
     }
 
-    /// Gives the sampler the tables of a file; `None` if it has none, or there is no room for them.
-    fn put(&mut self, key: &FileKey, file: &File) -> Option<anyhow::Result<()>> {
-        let rows = rows(file)?;
+    /// Gives the sampler rows; `None` if there are none, or there is no room for them.
+    fn put(&mut self, key: &FileKey, rows: &WalkRows) -> Option<anyhow::Result<()>> {
         let last = rows.rows.last()?;
         let chunks = chunks(&rows.rows, self.chunks);
         let end =
@@ -150,19 +153,38 @@ impl Filled {
 }
 
 impl Wanted {
+    /// Compiles the tables, `Some(None)` if there are none; `None` if the code cannot be read.
+    fn rows(self) -> Option<Option<WalkRows>> {
+        let key = self.missed.file;
+        if key.is_vdso() {
+            return Some(rows(&self.memory()?[..]));
+        }
+        // Another file may be mapped there meanwhile, or somebody may overwrite this one.
+        let is_it = |file: &File| file.metadata().is_ok_and(|meta| key.is_of(&meta));
+        let file = self.open(is_it)?;
+        let rows = rows(&ReadCache::new(&file));
+        is_it(&file).then_some(rows)
+    }
+
     /// Opens the file: that which was held, or by the kernel's own link to what a process has mapped, while the process lives.
-    fn open(self) -> Option<File> {
-        // Another file may have been mapped there meanwhile.
-        let is_it = |file: &File| file.metadata().is_ok_and(|meta| self.missed.file.is_of(&meta));
+    fn open(self, is_it: impl Fn(&File) -> bool) -> Option<File> {
         let link = format!("map_files/{:x}-{:x}", self.missed.start.0, self.missed.end.0);
         let mapped = || open_regular(&scan::folder(self.missed.tgid).join(link));
-        self.held.filter(is_it).or_else(|| mapped().filter(is_it))
+        self.held.filter(&is_it).or_else(|| mapped().filter(is_it))
+    }
+
+    /// Reads the code from the memory of the process, while it lives.
+    fn memory(&self) -> Option<Vec<u8>> {
+        let NoTable { tgid, start, end, .. } = self.missed;
+        let len = usize::try_from(end.0.checked_sub(start.0)?).ok().filter(|len| *len <= MAX_VDSO_BYTES)?;
+        let mut bytes = vec![0; len];
+        File::open(scan::folder(tgid).join("mem")).ok()?.read_exact_at(&mut bytes, start.0).ok()?;
+        Some(bytes)
     }
 }
 
-fn rows(file: &File) -> Option<WalkRows> {
-    let file = ReadCache::new(file);
-    WalkRows::of_file(&file, &Layout::read(&file)?)
+fn rows<'d>(file: impl ReadRef<'d>) -> Option<WalkRows> {
+    WalkRows::of_file(file, &Layout::read(file)?)
 }
 
 /// Puts rows into chunks, the first of which has a number: first those with a position for each block of code, then the rows.

@@ -126,6 +126,11 @@ pub(crate) fn buffer_of(snapshot: u64) -> u32 {
 pub(crate) struct FileKey(pub(crate) [u8; size_of::<file_key>()]);
 
 impl FileKey {
+    /// Returns true if it is the vDSO, which is in no file.
+    pub(crate) fn is_vdso(&self) -> bool {
+        u64_at(&self.0, offset_of!(file_key, size)) == Some(0)
+    }
+
     /// Returns true if a file has inode, size and time of the last change from here. (Some file systems show another device to users.)
     pub(crate) fn is_of(&self, file: &Metadata) -> bool {
         let field = |at| u64_at(&self.0, at).unwrap_or_default();
