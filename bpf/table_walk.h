@@ -44,7 +44,7 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 	struct scratch *scratch = scratch_of(slot);
 	struct table_walk *walk;
 	struct known_code found = {};
-	struct file_key key = {};
+	struct file_key *key;
 	struct table *table;
 
 	if (!scratch)
@@ -59,13 +59,15 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 			return 1;
 		}
 	}
-	if (!find_file(address, &walk->search, &found.range, &key))
+	/* Not on the program's own stack, of which there is little. */
+	key = &walk->missing.file;
+	__builtin_memset(key, 0, sizeof(*key));
+	if (!find_file(address, &walk->search, &found.range, key))
 		return 0;
-	table = bpf_map_lookup_elem(&tables_of_files, &key);
+	table = bpf_map_lookup_elem(&tables_of_files, key);
 	if (!table) {
 		walk->missing.type = RECORD_NO_TABLE;
 		walk->missing.tgid = scratch->record.head.tgid;
-		walk->missing.file = key;
 		walk->missing.start = found.range.start;
 		walk->missing.end = found.range.start + found.range.len;
 		/* A record that is lost costs a copy: the next walk that comes there sends another one. */

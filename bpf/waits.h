@@ -3,8 +3,8 @@
  * The time that threads wait: for an event, and for a CPU.
  *
  * At a switch to a thread its wait is over, and its length is known. The kernel stack is that of the wait still; the memory of user space
- * cannot be read there. So the thread itself takes its user stack, before it returns to user space (bpf_task_work, 6.18). Elsewhere a part
- * of the stack is copied when the thread leaves its CPU.
+ * cannot be read there. So the thread itself takes its user stack, before it returns to user space (bpf_task_work, 6.18). Elsewhere the
+ * stack is walked when the thread leaves its CPU, or a part of it is copied.
  */
 #ifndef ICECORE_WAITS_H
 #define ICECORE_WAITS_H
@@ -326,7 +326,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	struct waiting *waiting;
 	struct wait_record *record;
 	struct scratch *scratch;
-	struct registers_record *copy = 0;
+	struct wait_copy *copy = 0;
 	bool is_first = 0, is_due = 0;
 
 	if (tid == 0)

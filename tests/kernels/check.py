@@ -54,6 +54,9 @@ print(f"   {release}: {'our own walk' if has_loop else 'the walk of the kernel'}
 for name, summary in summaries.items():
     says_less = any("user stacks end at 127 frames" in note for note in summary["notes"])
     check(says_less != has_loop, f"{name}: {'says' if says_less else 'does not say'} that stacks are cut and not copied")
+    if not name.endswith(("-fp", "-dwarf")):
+        says_tables = any("walked by unwind tables once" in note for note in summary["notes"])
+        check(says_tables == has_tree, f"{name}: {'says' if says_tables else 'does not say'} that stacks are walked by unwind tables")
     subprocess.run([REPORT, "verify", "-q", f"{FOLDER}/{name}.icecore"], check=True, capture_output=True)
     if name in EVENTS:
         continue
@@ -198,6 +201,8 @@ if has_events:
         found = rows(name, "--event", "off-cpu,run-delay")
         notes = [note for note in summaries[name]["notes"] if "at most 2 KiB" in note]
         check((version < [6, 18]) == bool(notes), f"{name}: notes {notes}")
+        walked = sum(row["ended"] == "by_tables" for row in found)
+        check(walked > len(found) / 4 if has_tree and notes else True, f"{name}: {walked} of {len(found)} stacks were walked by unwind tables")
         lost = summaries[name]["lost_by_cause"]
         check(not set(lost) - {"stack_shortened"} and lost.get("stack_shortened", 0) < 20, f"{name}: lost {lost}")
         for thread, (function, kernel) in WAITS.items():

@@ -345,18 +345,45 @@ fn root_a_copy_that_does_not_reach_the_root_is_said_to_be_cut() {
     if !has_ebpf() {
         return;
     }
-    let recorded = recorded_without("task_work", &["--off-cpu-only=1ms"], &["5", "20", "deep"]);
-    let samples = recorded.samples(&["--event", "off-cpu"]);
-    let deep: Vec<&Sample> = samples.iter().filter(|sample| sample.has("sleeps")).collect();
-    assert_eq!(deep.len(), 20);
-    for sample in deep {
-        let downs = sample.names("user").iter().filter(|name| **name == "goes_down").count();
-        // 2 KiB hold some of the 100 frames of 128 bytes.
-        assert!((10..20).contains(&downs), "{}", sample.0);
-        assert_eq!(sample.text("ended"), "not_copied");
-    }
+    let recorded = recorded_without("task_work", &["--off-cpu-only=1ms", "--unwind", "copy"], &DEEP);
+    let deep = deep(&recorded);
+    assert_eq!(deep.len(), 40);
+    deep.iter().for_each(|sample| assert!(is_cut(sample), "{}", sample.0));
     let health = recorded.json("health", &["--event", "off-cpu"]).to_string();
     assert!(health.contains("2 KiB is the most") && !health.contains("1 MiB"), "{health}");
+}
+
+#[test]
+fn root_a_thread_that_leaves_its_cpu_is_walked_by_unwind_tables_on_older_kernels() {
+    if !has_ebpf() {
+        return;
+    }
+    let recorded = recorded_without("task_work", &["--off-cpu-only=1ms"], &DEEP);
+    let deep = deep(&recorded);
+    assert_eq!(deep.len(), 40);
+    // The tables are ready a little later.
+    let walked: Vec<&Sample> = deep.iter().filter(|sample| !is_cut(sample)).collect();
+    assert!(walked.len() >= 20, "{}", walked.len());
+    for sample in walked {
+        let names = sample.names("user");
+        let downs = names.iter().filter(|name| **name == "goes_down").count();
+        assert_eq!((sample.text("ended"), downs, names.last()), ("by_tables", 100, Some(&"_start")));
+    }
+}
+
+/// 40 waits of 5 ms below 100 frames of 128 bytes.
+const DEEP: [&str; 3] = ["5", "40", "deep"];
+
+fn deep(recorded: &Recorded) -> Vec<Sample> {
+    let mut samples = recorded.samples(&["--event", "off-cpu"]);
+    samples.retain(|sample| sample.has("sleeps"));
+    samples
+}
+
+/// Returns true if a stack is what 2 KiB hold of the frames, and is marked so.
+fn is_cut(sample: &Sample) -> bool {
+    let downs = sample.names("user").iter().filter(|name| **name == "goes_down").count();
+    (10..20).contains(&downs) && sample.text("ended") == "not_copied"
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if options.user {
         notes.push(note_on_stacks(options, &sampler));
     }
-    if let Some(note) = note_on_stacks_of_waits(options, sampler.stacks_of_waits()) {
+    if let Some(note) = note_on_stacks_of_waits(options, &sampler) {
         warn(options, &mut notes, note);
     }
     if options.kernel && kallsyms::are_hidden() {
@@ -200,12 +200,13 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 }
 
 /// Says what user stacks of waits lack here. The report looks for `at most 2 KiB` to explain stacks that are cut.
-fn note_on_stacks_of_waits(options: &Options, stacks: StacksOfWaits) -> Option<String> {
-    match stacks {
+fn note_on_stacks_of_waits(options: &Options, sampler: &Sampler<'_>) -> Option<String> {
+    match sampler.stacks_of_waits() {
         _ if options.off_cpu.is_none() || !options.user => None,
         StacksOfWaits::ByThread => None,
         StacksOfWaits::Copied(why) => {
-            Some(format!("{why}: of user stacks of waits at most 2 KiB are copied"))
+            let unless = if sampler.walks_tables() { "where unwind tables are not enough, " } else { "" };
+            Some(format!("{why}: {unless}of user stacks of waits at most 2 KiB are copied"))
         }
         StacksOfWaits::Missing => Some("this kernel copies no stacks: waits have no user stacks".to_owned()),
     }
