@@ -26,6 +26,7 @@
 #include "wakers.h"
 #include "open_waits.h"
 #include "counters.h"
+#include "symbols.h"
 #include "probes.h"
 #include "tasks.h"
 

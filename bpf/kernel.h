@@ -193,6 +193,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 };
 
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *value;
+};
+
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

@@ -28,6 +28,8 @@
 #define LANES 4
 /* The lower bits of a snapshot's number count up; the bits above are the number of the buffer: CPU * LANES + lane. */
 #define SNAPSHOT_BITS 40
+/* The most addresses that one look for names of kernel functions asks for. */
+#define MAX_ASKED 512
 /* The most events of one recording. The cookie of a program's attachment is the number of its event. */
 #define MAX_EVENTS 64
 /* The most CPUs that --cpu can choose from for probes; the counters of other CPUs need no such list. */

@@ -16,6 +16,7 @@ Each tool records the whole machine around the same program; tools alternate, an
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -32,7 +33,7 @@ COLUMNS = ["samples", "CPU µs", "without start", "BPF µs", "B", "MiB", "walked
 
 
 def read(report, view, file, *options):
-    return subprocess.run([report, view, "--json", "--no-cache", *options, file], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([report, view, "--json", *options, file], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def first_walk(report, file):
@@ -41,6 +42,8 @@ def first_walk(report, file):
     leaf = lambda row: next((frame["image"] for frame in row["frames"] if frame["side"] == "user"), None)
     images = Counter(leaf(row) for row in rows)
     del images[None]
+    if not images:
+        return None
     most = images.most_common(1)[0][0]
     own = [row for row in rows if leaf(row) == most]
     walked = [row["time_ns"] for row in own if row["ended"] == "by_tables"]
@@ -97,6 +100,7 @@ def main():
     print("| program | Hz | tool | " + " | ".join(COLUMNS) + " |")
     print("|---" * (len(COLUMNS) + 3) + "|")
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
         for rate in RATES:
             chosen = tools(binaries, Path(folder), rate)
             idle = {tool: min(record(["sleep", "1"])["cpu"] for _ in range(runs)) for tool, record in chosen.items()}

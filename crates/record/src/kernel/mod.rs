@@ -2,6 +2,7 @@
 
 pub(crate) mod census;
 pub(crate) mod events;
+pub(crate) mod names;
 pub(crate) mod sampler;
 pub(crate) mod skeleton;
 pub(crate) mod sweep;

@@ -70,7 +70,12 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
     let trust = Some(Trust::new(&sampler)?);
-    let processes = Processes { followed: None, trust, sent_pages: Some(sampler.sent_pages()?) };
+    let processes = Processes {
+        followed: None,
+        trust,
+        sent_pages: Some(sampler.sent_pages()?),
+        kernel_names: sampler.kernel_names(),
+    };
     let nobody = Nobody::default();
     let chunks = thread::scope(|scope| {
         let (taken_to, taken) = sync_channel::<Chunk>(WAITING);
@@ -136,7 +141,8 @@ impl Captured {
             let mut pool = Vec::new();
             for _ in 0..trackers {
                 let (chunks_to, chunks) = sync_channel(WAITING);
-                let processes = Processes { followed: None, trust: None, sent_pages: None };
+                let processes =
+                    Processes { followed: None, trust: None, sent_pages: None, kernel_names: None };
                 pool.push((chunks_to, Tracker::start(scope, chunks, processes, options, &nobody)));
             }
             let tracker_of = |ring: u32| ring as usize % trackers;

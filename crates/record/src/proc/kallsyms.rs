@@ -153,6 +153,28 @@ pub(crate) fn names() -> Vec<String> {
     lines.map(|(.., name, _)| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
+/// Reads what the kernel prints for an address: `address name+0xDISTANCE/0xLENGTH [module]`; `None` if it knows no function there.
+///
+/// # Source
+/// Linux `Documentation/core-api/printk-formats.rst`, `%pS`
+pub(crate) fn parse_place(line: &[u8]) -> Option<KernelFunction<'_>> {
+    let mut words = line.split(|&b| b == b' ');
+    let (address, place) = (hex(words.next()?)?, words.next()?);
+    let module =
+        words.next().and_then(|word| word.strip_prefix(b"[")?.strip_suffix(b"]")).unwrap_or_default();
+    let plus = place.windows(3).rposition(|bytes| bytes == b"+0x")?;
+    let (name, rest) = (&place[..plus], &place[plus + 3..]);
+    let slash = rest.windows(3).position(|bytes| bytes == b"/0x")?;
+    let start = address.checked_sub(hex(&rest[..slash])?)?;
+    let end = start.checked_add(hex(&rest[slash + 3..])?)?;
+    Some(KernelFunction { start: Avma(start), end: Avma(end), name, module })
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    let add = |number: u64, digit: &u8| Some(number << 4 | u64::from(char::from(*digit).to_digit(16)?));
+    digits.iter().try_fold(0, add).filter(|_| (1..=16).contains(&digits.len()))
+}
+
 type Line<'a> = (Avma, u8, &'a [u8], &'a [u8]);
 
 fn is_function(kind: u8) -> bool {
@@ -161,9 +183,8 @@ fn is_function(kind: u8) -> bool {
 
 /// Reads address and type.
 fn parse_head(line: &[u8]) -> Option<(Avma, u8)> {
-    let digits = line.iter().position(|&b| b == b' ').filter(|digits| (1..=16).contains(digits))?;
-    let add = |address: u64, digit: &u8| Some(address << 4 | u64::from(char::from(*digit).to_digit(16)?));
-    let address = line[..digits].iter().try_fold(0, add)?;
+    let digits = line.iter().position(|&b| b == b' ')?;
+    let address = hex(&line[..digits])?;
     Some((Avma(address), *line.get(digits + 1)?))
 }
 
@@ -201,6 +222,17 @@ ffffffffc0000000 t probe\t[ext4]\n\
         assert_eq!((module.name, module.module), (&b"probe"[..], &b"ext4"[..]));
         assert_eq!(table.find(Avma(0xffff_ffff_c000_0000 + LAST_LEN)), None);
         assert_eq!(table.find(Avma(5)), None);
+    }
+
+    #[test]
+    fn what_the_kernel_prints_for_an_address_is_its_function() {
+        let found = parse_place(b"ffffffffc0000010 probe+one+0x10/0x5a [ext4]").expect("a function");
+        assert_eq!((found.start.0, found.end.0), (0xffff_ffff_c000_0000, 0xffff_ffff_c000_005a));
+        assert_eq!((found.name, found.module), (&b"probe+one"[..], &b"ext4"[..]));
+        assert_eq!(parse_place(b"ffffffff81000010 a+0x0/0x8").map(|found| found.module), Some(&b""[..]));
+        for none in ["ffffffff81000010 0xffffffff81000010", "1 a+0x2/0x3", "", "5", "zz a+0x1/0x1"] {
+            assert_eq!(parse_place(none.as_bytes()), None, "{none}");
+        }
     }
 
     #[test]
@@ -247,6 +279,7 @@ ffffffff82202a2c T __softirqentry_text_end\n";
     proptest::proptest! {
         #[test]
         fn no_text_makes_it_panic(text: Vec<u8>, address: u64) {
+            let _ = parse_place(&text);
             let _ = Kallsyms::parse(text).find(Avma(address));
         }
     }

@@ -255,7 +255,9 @@ fn processes(
     let trust = judges.then(|| Trust::new(sampler)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
-    Ok(Processes { followed, trust, sent_pages })
+    // Who must not know addresses of the kernel must not know them from names either.
+    let kernel_names = if kallsyms::are_hidden() { None } else { sampler.kernel_names() };
+    Ok(Processes { followed, trust, sent_pages, kernel_names })
 }
 
 /// Returns what to embed of the images that are hit.

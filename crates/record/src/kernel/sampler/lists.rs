@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use super::Sampler;
+use crate::kernel::names::KernelNames;
 use crate::kernel::wire::{FileKey, PageKey};
 
 /// `MAX_TABLES` of bpf/wire.h: the most files that have unwind tables in the sampler at one time.
@@ -40,6 +41,14 @@ impl Sampler<'_> {
             Ok(Tables { of_files, all, segments: Vec::new() })
         };
         self.walks_tables.then(open).transpose().context("cannot open the unwind tables of the sampler")
+    }
+
+    /// Opens the names of kernel functions; `None` if the kernel does not tell single ones.
+    pub(crate) fn kernel_names(&self) -> Option<KernelNames> {
+        let program = Some(&self.skel.progs.name_address).filter(|program| program.autoload())?;
+        let asked = MapHandle::try_from(&self.skel.maps.asked_addresses).ok()?;
+        let link = program.attach_iter(asked.as_fd()).ok()?;
+        Some(KernelNames::new(asked, link))
     }
 
     /// Opens the list of Go processes.

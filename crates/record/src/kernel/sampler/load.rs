@@ -131,6 +131,7 @@ impl<'obj> Sampler<'obj> {
             .set_autoload(has_waits && stacks_of_waits == StacksOfWaits::Missing);
         programs.on_waking.set_autoload(has_wakers && has_loop);
         programs.on_waking_by_helper.set_autoload(has_wakers && !has_loop);
+        programs.name_address.set_autoload(options.kernel && has_function("bpf_iter_bpf_map_elem"));
         let has_counters = options.counters.is_some();
         programs.on_every_process_by_loop.set_autoload(has_counters && has_loop);
         programs.on_every_process_by_helper.set_autoload(has_counters && !has_loop);
@@ -316,9 +317,12 @@ fn has_tree_of_mappings() -> bool {
 
 /// Returns true if the kernel lets a thread run a program before it returns to user space.
 fn has_task_work() -> bool {
-    const FUNCTIONS: [&str; 2] = ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
-    let is_there = |btf: &Btf<'_>| FUNCTIONS.iter().any(|name| btf.type_by_name::<Func<'_>>(name).is_some());
-    Btf::from_vmlinux().is_ok_and(|btf| is_there(&btf))
+    ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"].into_iter().any(has_function)
+}
+
+/// Returns true if the kernel has a function that programs may call or follow.
+fn has_function(name: &str) -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Func<'_>>(name).is_some())
 }
 
 /// Returns which kinds of events there are: counters, tracepoints, probes in the kernel, probes in programs.

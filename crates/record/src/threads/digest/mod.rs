@@ -15,12 +15,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::chunk::Chunk;
 use super::counts::Counts;
 use crate::evidence::Evidence;
+use crate::kernel::names::KernelNames;
 use crate::kernel::sampler::SentPages;
 use crate::kernel::wire::{self, Event, Report};
 use crate::machine::cgroups::{Cgroups, Moved};
 use crate::machine::identity::Identities;
 use crate::machine::mounts::Mounts;
-use crate::proc::kallsyms::Kallsyms;
+use crate::proc::kallsyms::{Kallsyms, KernelFunction};
 use crate::settings::{Embed, Pace};
 use crate::sys::{clock, usage};
 use crate::track::batch::Batch;
@@ -67,6 +68,8 @@ pub(crate) struct Processes {
     pub(crate) trust: Option<Trust>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
     pub(crate) sent_pages: Option<SentPages>,
+    /// Names kernel functions one by one; `None` if `/proc/kallsyms` must be read.
+    pub(crate) kernel_names: Option<KernelNames>,
 }
 
 /// Digests chunks until the last has arrived.
@@ -81,7 +84,7 @@ pub(crate) fn digest(
     if !wishes.has_stacks {
         usage::lower_priority();
     }
-    let Processes { followed, trust, sent_pages } = processes;
+    let Processes { followed, trust, sent_pages, kernel_names } = processes;
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         has_file: false,
@@ -91,6 +94,7 @@ pub(crate) fn digest(
         evidence: (wishes.embed != Embed::None).then(Evidence::new),
         trust,
         sent_pages,
+        kernel_names,
         kallsyms: None,
         reading: ReadBudget::new(),
         complete_until_ns: 0,
@@ -127,7 +131,8 @@ struct Digest {
     evidence: Option<Evidence>,
     trust: Option<Trust>,
     sent_pages: Option<SentPages>,
-    /// Read when the first kernel function needs a name.
+    kernel_names: Option<KernelNames>,
+    /// Read when the first kernel function needs a name and [`KernelNames`] gives none.
     kallsyms: Option<Kallsyms>,
     reading: ReadBudget,
     /// All events before this moment have arrived.
@@ -262,7 +267,17 @@ impl Digest {
 
     fn name_kernel_functions(&mut self) {
         let addresses = self.tracker.take_kernel_addresses();
+        // A return address may lie after the last instruction of its function.
+        let before = |address: Avma| [address, Avma(address.0.saturating_sub(1))];
+        let addresses: Vec<Avma> = addresses.into_iter().flat_map(before).collect();
         if addresses.is_empty() {
+            return;
+        }
+        let tracker = &mut self.tracker;
+        let mut name = |function: KernelFunction<'_>| {
+            tracker.kernel_function(function.start..function.end, function.name, function.module);
+        };
+        if self.kernel_names.as_ref().is_some_and(|names| names.find(&addresses, &mut name).is_ok()) {
             return;
         }
         let read = || {
@@ -272,11 +287,6 @@ impl Digest {
             })
         };
         let table = self.kallsyms.get_or_insert_with(read);
-        // A return address may lie after the last instruction of its function.
-        let addresses =
-            addresses.into_iter().flat_map(|address| [address, Avma(address.0.saturating_sub(1))]);
-        for function in addresses.filter_map(|address| table.find(address)) {
-            self.tracker.kernel_function(function.start..function.end, function.name, function.module);
-        }
+        addresses.into_iter().filter_map(|address| table.find(address)).for_each(name);
     }
 }
