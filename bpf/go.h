@@ -64,7 +64,8 @@ struct go_stacks {
 	/* The same with a margin; 0 if the thread does not run on it. */
 	__u64 own_low;
 	__u64 own_high;
-	/* The stack of the goroutine. */
+	/* The goroutine, and its stack. */
+	__u64 goroutine;
 	__u64 low;
 	__u64 high;
 	/* Where the goroutine's stack was left. */
@@ -133,6 +134,7 @@ static __always_inline void find_go_stacks(__u32 tgid, struct go_stacks *go)
 	}
 	if (!curg || READ_USER(bounds, curg + GO_STACK_OF_G))
 		return;
+	go->goroutine = curg;
 	go->low = bounds[0];
 	go->high = bounds[1];
 	if (g != g0 || READ_USER(sp, curg + places->sp_of_g) || READ_USER(bp, curg + places->bp_of_g))

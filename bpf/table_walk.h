@@ -120,11 +120,10 @@ static __always_inline bool read_word(struct table_walk *walk, __u64 address, __
 }
 
 /* Goes over to the stack that a goroutine has left, from a function of Go that switches stacks, and makes the place where it was left the
- * current one. Returns false if the function may not have switched. */
-static __always_inline bool go_to_goroutine(struct table_walk *walk, const struct go_stacks *go, bool may_stay)
+ * current one. Returns false if that is not known. */
+static __always_inline bool go_to_goroutine(struct table_walk *walk, const struct go_stacks *go)
 {
-	/* Only where it has switched does the caller's frame pointer belong to the stack that was left. */
-	if (walk->is_interrupted || walk->is_over || !go->is_left || (may_stay && (walk->fp_is_lost || walk->fp != go->bp)))
+	if (walk->is_interrupted || walk->is_over || !go->is_left)
 		return 0;
 	walk->is_over = 1;
 	walk->ip = go->pc;
@@ -133,6 +132,22 @@ static __always_inline bool go_to_goroutine(struct table_walk *walk, const struc
 	walk->begin = walk->sp;
 	walk->fp_is_lost = 1;
 	return 1;
+}
+
+/* Returns the CFA of a function of Go that has called C, on the stack that it was called on; 0 if it is not known. It keeps the goroutine
+ * and how deep its stack was: a callback from C may have moved that stack. */
+static __always_inline __u64 cfa_behind_c(struct table_walk *walk, const struct go_stacks *go, __u64 row)
+{
+	__u64 slot = walk->sp + 8 * ROW_FP(row), goroutine, depth;
+
+	if (walk->is_interrupted || !read_word(walk, slot - 8, &depth) || !read_word(walk, slot, &goroutine))
+		return 0;
+	if (!goroutine)
+		return depth + 8 * ROW_CFA(row) > slot ? depth + 8 * ROW_CFA(row) : 0;
+	if (goroutine != go->goroutine || depth > go->high - go->low || walk->switches++ >= MAX_SWITCHES)
+		return 0;
+	walk->begin = go->high - depth;
+	return walk->begin + 8 * ROW_CFA(row);
 }
 
 /* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
@@ -152,8 +167,8 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	if (pc - walk->code.range.start >= walk->code.range.len && !enter_code(slot, pc))
 		return 0;
 	row = row_of(walk, pc);
-	if (ROW_KIND(row) == ROW_SWITCH) {
-		if (!go_to_goroutine(walk, &scratch->go, ROW_CFA(row)))
+	if (ROW_KIND(row) == ROW_SWITCH && !ROW_CFA(row)) {
+		if (!go_to_goroutine(walk, &scratch->go))
 			return 0;
 		pc = walk->ip;
 		sp = walk->sp;
@@ -187,6 +202,14 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		walk->fp = word;
 		saved = 0;
 		break;
+	case ROW_SWITCH:
+		cfa = cfa_behind_c(walk, &scratch->go, row);
+		if (!cfa || cfa & 7 || !read_word(walk, cfa - 8, &word))
+			return 0;
+		walk->fp_is_lost = 1;
+		walk->ip = word;
+		walk->sp = cfa;
+		return walk->ip;
 	case ROW_SIGNAL:
 		if (walk->switches++ >= MAX_SWITCHES || !read_word(walk, sp + SIGNAL_FP, &fp) || !read_word(walk, sp + SIGNAL_SP, &cfa) ||
 		    !read_word(walk, sp + SIGNAL_IP, &word))

@@ -30,6 +30,8 @@ pub const FP_SAME: u8 = 0;
 pub const FP_LOST: u8 = 255;
 
 const FP: Register = Register(6);
+/// Registers that a function saves only in order to return what it likes in them (`__builtin_eh_return`).
+const RESULTS: [Register; 2] = [Register(0), Register(1)];
 const SP: Register = Register(7);
 const PC: Register = Register(16);
 const WORD: i64 = 8;
@@ -68,7 +70,9 @@ pub enum RowKind {
     Stub = 5,
     /// CFA = the word at rbp − `cfa`, and the caller's rbp is the word at rbp: the function aligns its stack.
     Aligned = 6,
-    /// A function of Go has switched to another stack. Where it left the old one Go notes; if `cfa` is 1, it may have stayed.
+    /// A function of Go has switched to another stack. With `cfa` 0 Go has noted where it left the old one. Else the word that is `fp`
+    /// words above rsp is the goroutine, and the word below it how deep its stack is there; the CFA is `cfa` words above. If the
+    /// goroutine is 0, it is the same stack, and the word below a stack pointer.
     Switch = 7,
     /// As [`Sp`](Self::Sp): the place that Go notes where it leaves a stack. Nobody is called from there.
     Mark = 8,
@@ -239,7 +243,10 @@ fn compiled<'d>(
         return if is_known { Row { kind: RowKind::Signal, ..unknown } } else { unknown };
     }
     let moves_sp = !matches!(row.register(SP), None | Some(RegisterRule::SameValue));
-    if row.register(PC) != Some(RegisterRule::Offset(-WORD)) || moves_sp {
+    // Before it goes to the handler of an exception, the unwinder overwrites its own frame: what is saved there is the handler's.
+    let installs =
+        RESULTS.iter().any(|result| matches!(row.register(*result), Some(RegisterRule::Offset(_))));
+    if row.register(PC) != Some(RegisterRule::Offset(-WORD)) || moves_sp || installs {
         return unknown;
     }
     let fp = match row.register(FP) {

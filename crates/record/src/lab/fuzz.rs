@@ -18,6 +18,7 @@ use crate::machine::build_id;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
 use crate::track::jit::Piece;
+use crate::trust;
 
 /// Decodes a record of the ring; returns true if it is valid.
 pub fn record(bytes: &[u8]) -> bool {
@@ -155,6 +156,11 @@ pub fn functions(file: &[u8]) {
         assert!(layout.as_ref().is_some_and(|layout| layout.code(probe.at).is_some()));
         assert!(probe.provider.len() + probe.name.len() <= file.len());
     }
+}
+
+/// Compiles the unwind tables of a file into the form in which the sampler walks by them.
+pub fn tables(file: &[u8]) {
+    trust::check_tables(file);
 }
 
 /// Finds JIT code all over the address space, in a perf map and in a jitdump file.

@@ -32,6 +32,7 @@ use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
 use images::Images;
 use tables::Tables;
+pub(crate) use tables::check_tables;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, the 8 that were
 /// compiled to keep them have 0.99 and more, all others 0.82 at most. The rest is assembly, which calls nobody.

@@ -27,6 +27,8 @@ const ENOUGH_HITS: u32 = 2;
 const MAX_WANTED: usize = 4096;
 /// The number of those that are kept open.
 const MAX_HELD: usize = 64;
+/// The longest code of a file, from the first function to the last: four bytes for each 256 of it are kept.
+const MAX_CODE_BYTES: u32 = 1 << 30;
 /// The largest vDSO that is read.
 const MAX_VDSO_BYTES: usize = 64 << 10;
 /// `CHUNK_ROWS` of bpf/wire.h, and the positions of a chunk.
@@ -140,7 +142,7 @@ impl Filled {
 
     /// Gives the sampler rows; `None` if there are none, or there is no room for them.
     fn put(&mut self, key: &FileKey, rows: &WalkRows) -> Option<anyhow::Result<()>> {
-        let last = rows.rows.last()?;
+        let last = rows.rows.last().filter(|last| last.at <= MAX_CODE_BYTES)?;
         let chunks = chunks(&rows.rows, self.chunks);
         let end =
             self.chunks.checked_add(u32::try_from(chunks.len()).ok()?).filter(|end| *end <= MAX_CHUNKS)?;
@@ -187,6 +189,40 @@ fn rows<'d>(file: impl ReadRef<'d>) -> Option<WalkRows> {
     WalkRows::of_file(file, &Layout::read(file)?)
 }
 
+/// Compiles the tables of a file as the sampler gets them, and looks up places all over it. For fuzzing: what is found must be the row that
+/// holds there.
+pub(crate) fn check_tables(file: &[u8]) {
+    let Some(rows) = rows(file) else { return };
+    assert!(rows.rows.is_sorted_by(|before, after| before.at < after.at), "rows ascend");
+    let Some(last) = rows.rows.last().filter(|last| last.at <= MAX_CODE_BYTES) else { return };
+    let chunks = chunks(&rows.rows, 3);
+    for place in (0..last.at).step_by(last.at as usize / 1024 + 1) {
+        let holds = rows.rows[..rows.rows.partition_point(|row| row.at <= place)].last();
+        assert_eq!(row_at(&chunks, 3, place), holds.map(|row| row.bits()), "{place}");
+    }
+}
+
+/// Returns what `find_row` of bpf/tables.h returns.
+fn row_at(chunks: &[Chunk], first: u32, place: u32) -> Option<u64> {
+    let words = chunks.as_flattened();
+    let block = (place >> BLOCK_BITS) as usize;
+    let position = (words[block / 2] >> (block % 2 * 32)) as u32;
+    let at = (position >> COUNT_BITS) as usize;
+    if position == 0 {
+        return None;
+    }
+    let at = at - first as usize * ROWS;
+    let rows = &words[at..=at + (position & ((1 << COUNT_BITS) - 1)) as usize];
+    assert_eq!(
+        at / ROWS,
+        (at + rows.len()) / ROWS,
+        "the rows of a block, and the one after them, are in one chunk"
+    );
+    let next = rows.partition_point(|row| *row as u32 <= place);
+    assert!(words[at + next] as u32 > place);
+    next.checked_sub(1).map(|at| rows[at])
+}
+
 /// Puts rows into chunks, the first of which has a number: first those with a position for each block of code, then the rows.
 fn chunks(rows: &[Row], first: u32) -> Vec<Chunk> {
     let blocks = rows.last().map_or(0, |last| (last.at >> BLOCK_BITS) as usize + 1);
@@ -227,28 +263,6 @@ mod tests {
     use icecore_elf::walk_rows::RowKind;
 
     use super::*;
-
-    /// Returns what `row_at` of bpf/tables.h returns.
-    fn row_at(chunks: &[Chunk], first: u32, place: u32) -> Option<u64> {
-        let words = chunks.as_flattened();
-        let block = (place >> BLOCK_BITS) as usize;
-        let position = (words[block / 2] >> (block % 2 * 32)) as u32;
-        let at = (position >> COUNT_BITS) as usize;
-        if position == 0 {
-            return None;
-        }
-        let at = at - first as usize * ROWS;
-        let rows = &words[at..=at + (position & ((1 << COUNT_BITS) - 1)) as usize];
-        assert_eq!(
-            at / ROWS,
-            (at + rows.len()) / ROWS,
-            "the rows of a block, and the one after them, are in one chunk"
-        );
-        let next = rows.partition_point(|row| *row as u32 <= place);
-        let after = words[at + next] as u32;
-        assert!(after > place);
-        next.checked_sub(1).map(|at| rows[at])
-    }
 
     #[test]
     fn the_row_of_each_place_is_found() {

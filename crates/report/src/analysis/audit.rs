@@ -238,7 +238,7 @@ impl<'a> Disagreements<'a> {
             let function = function.map_or("?", |function| &function.name);
             match self.located.places[place] {
                 CodeLocation::Image(image, off) if position + 1 >= common => {
-                    let path = &names.images[image as usize].path;
+                    let path = &self.locator.images[image as usize].path;
                     format!("{function} ({}+{:#x})", path.rsplit('/').next().unwrap_or(path), off.0)
                 }
                 _ => function.to_owned(),

@@ -15,6 +15,7 @@ pub mod recording;
 pub mod report;
 pub mod stack;
 pub mod stripped;
+pub mod tables;
 pub mod unwind;
 pub mod views;
 pub mod wire;
@@ -31,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 20] = [
+pub const ALL: [Target; 21] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -42,6 +43,7 @@ pub const ALL: [Target; 20] = [
     Target { name: "kallsyms", run: kallsyms::run, seeds: kallsyms::seeds },
     Target { name: "notes", run: notes::run, seeds: notes::seeds },
     Target { name: "functions", run: functions::run, seeds: functions::seeds },
+    Target { name: "tables", run: tables::run, seeds: tables::seeds },
     Target { name: "jit", run: jit::run, seeds: jit::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
     Target { name: "import", run: import::run, seeds: import::seeds },

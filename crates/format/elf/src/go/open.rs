@@ -99,12 +99,36 @@ pub fn open<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<Pclntab<'d, 
     });
     begins.take(MAX_BEGINNINGS).find_map(|begin| {
         let told_text = |off: u64| {
-            let place = section.at.0.checked_add(begin)?.checked_add(off)?;
-            let mut relocations = relocations::of(file, layout, ".rela.dyn");
-            Some(relocations.find(|relocation| relocation.place.0 == place)?.addend)
+            let own = section.at.0.checked_add(begin)?.checked_add(off)?;
+            relocated(file, layout, own).or_else(|| text_of_module(file, layout))
         };
         Pclntab::open(part(begin)?, place, told_text)
     })
+}
+
+/// Returns the address that a loader writes at a place.
+fn relocated<'d, R: ReadRef<'d>>(file: R, layout: &Layout, place: u64) -> Option<u64> {
+    let mut relocations = relocations::of(file, layout, ".rela.dyn");
+    Some(relocations.find(|relocation| relocation.place.0 == place)?.addend)
+}
+
+/// Returns where the code begins by `runtime.firstmoduledata`, which has a section of its own since Go 1.26. If a linker of C makes the
+/// program, nothing else says it.
+///
+/// # Source  `runtime/symtab.go`, `moduledata.text`, of Go 1.26 and 1.27
+fn text_of_module<'d, R: ReadRef<'d>>(file: R, layout: &Layout) -> Option<u64> {
+    const TEXT_OFF: u64 = 176;
+    let (module, text) = (layout.section(".go.module")?, layout.section(".text")?);
+    if layout.endian != Endianness::Little || module.is_nobits || module.len < TEXT_OFF + 8 {
+        return None;
+    }
+    let bytes = file.read_bytes_at(module.off.0.checked_add(TEXT_OFF)?, 8).ok()?;
+    let told = match u64::from_le_bytes(*bytes.first_chunk()?) {
+        0 => relocated(file, layout, module.at.0.checked_add(TEXT_OFF)?)?,
+        told => told,
+    };
+    let into = told.checked_sub(text.at.0)?;
+    (into < text.len).then_some(told)
 }
 
 #[cfg(test)]

@@ -123,6 +123,13 @@ fn named(name: &[u8]) -> Option<Kind> {
     })
 }
 
+/// Returns true for functions that leave the stack of a goroutine for that of the thread. Since Go 1.21 they have frames, on the
+/// stack that they leave; but that stack may move meanwhile, and then their frame pointer leads to memory that is another
+/// goroutine's by now. What Go notes in `g.sched` moves with the stack.
+fn leaves_goroutine(name: &[u8]) -> bool {
+    matches!(name, b"runtime.systemstack" | b"runtime.asmcgocall" | b"runtime.morestack")
+}
+
 /// Returns true if a signal has interrupted the code outside of this function: Go's table says that a stack begins with it.
 fn is_of_signal(name: &[u8]) -> bool {
     name.starts_with(b"runtime.sigtramp")
@@ -163,7 +170,7 @@ pub fn rule<'d, 'c, S: SectionBytes<'d>>(
     let mut entry = Entry { start: function.start, at: function.start, rules: Vec::new() };
     let kind = match kind {
         Kind::Top if function.name == b"runtime.mcall" => match machine {
-            Machine::X86_64 => entry.x86_64_switch(function, &table.depths(function)?, &code)?,
+            Machine::X86_64 => entry.x86_64_switch(function, &table.depths(function)?, None, &code)?,
             Machine::Aarch64 => kind,
         },
         Kind::Top | Kind::Mark => kind,
@@ -235,8 +242,8 @@ impl Entry {
         let mut rows = begins.zip(depths).map(|(begin, (end, depth))| (begin, *end, u64::from(*depth)));
         let first = rows.clone().find(|(.., depth)| *depth > 0);
         let frame = first.and_then(|(begin, _, depth)| frame(begin, depth, code));
-        if is_switch && frame.is_none() {
-            return self.x86_64_switch(function, depths, code);
+        if is_switch && (frame.is_none() || leaves_goroutine(function.name)) {
+            return self.x86_64_switch(function, depths, frame.as_ref(), code);
         }
         rows.try_for_each(|(begin, end, depth)| {
             self.advance(begin)?;
@@ -294,8 +301,8 @@ impl Entry {
         Some(Kind::Frame)
     }
 
-    /// Makes the rules of a function without a frame that switches to another stack. Until it does, the table gives the depth of
-    /// the stack on which it was called.
+    /// Makes the rules of a function that switches to another stack, and whose frame does not tell where the old one is. Until it
+    /// does, the table gives the depth of the stack on which it was called.
     ///
     /// ```text
     /// exact   mov rsp, …  │ nobody can tell   mov rsp, … │ systemstack: exact again
@@ -305,6 +312,7 @@ impl Entry {
         &mut self,
         function: &Function<'_>,
         depths: &[(u64, u32)],
+        frame: Option<&Frame>,
         code: &impl Fn(u64, u64) -> Option<&'c [u8]>,
     ) -> Option<Kind> {
         let is_top = function.name == b"runtime.mcall";
@@ -323,6 +331,10 @@ impl Entry {
             if begin < first {
                 self.advance(begin)?;
                 self.cfa(X86_64.sp, u64::from(*depth) + 8);
+                if let Some(frame) = frame.filter(|frame| (begin..first.min(*end)).contains(&frame.saved)) {
+                    self.advance(frame.saved)?;
+                    self.saved(X86_64.fp, 2);
+                }
             }
             begin = *end;
         }

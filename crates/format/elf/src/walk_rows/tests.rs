@@ -68,6 +68,8 @@ fn rules_that_do_not_fit_are_unknown() {
         // A return address elsewhere.
         ".cfi_offset %rip, -16",
         ".cfi_register %rip, %rcx",
+        // An unwinder that goes to the handler of an exception.
+        ".cfi_offset %rax, -24",
         // The caller's stack pointer is not the CFA.
         ".cfi_offset %rsp, -24",
         // An aligned stack whose frame pointer is elsewhere, and an expression of another form.

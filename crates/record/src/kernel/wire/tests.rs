@@ -173,6 +173,41 @@ fn a_wait_has_its_kernel_stack_and_its_waker() {
 }
 
 #[test]
+fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
+    let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+    std::fs::write(file.path(), "code").expect("room");
+    let meta = || file.as_file().metadata().expect("it is open");
+    let mut bytes = vec![0; size_of::<no_table_record>()];
+    bytes[0] = record_type::RECORD_NO_TABLE.0 as u8;
+    bytes[offset_of!(no_table_record, tgid)] = 7;
+    put(&mut bytes, offset_of!(no_table_record, start), 0x5000);
+    put(&mut bytes, offset_of!(no_table_record, end), 0x6000);
+    let vdso = bytes.clone();
+    let known = [meta().ino(), meta().size(), meta().ctime() as u64, meta().ctime_nsec() as u64];
+    let fields = [
+        offset_of!(file_key, inode),
+        offset_of!(file_key, size),
+        offset_of!(file_key, changed_sec),
+        offset_of!(file_key, changed_nsec),
+    ];
+    for (field, value) in fields.into_iter().zip(known) {
+        put(&mut bytes, offset_of!(no_table_record, file) + field, value);
+    }
+    let Ok(Event::NoTable(missed)) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((missed.tgid, missed.start, missed.end), (7, Avma(0x5000), Avma(0x6000)));
+    assert!(missed.file.is_of(&meta()) && !missed.file.is_vdso());
+    // The same size, and nothing else is told from outside.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::fs::write(file.path(), "CODE").expect("room");
+    assert!(!missed.file.is_of(&meta()), "it was overwritten");
+    let Ok(Event::NoTable(missed)) = decode(&vdso) else { panic!("it is one") };
+    assert!(missed.file.is_vdso());
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
 fn records_of_the_iterator_follow_each_other() {
     let mut registers = vec![0; offset_of!(registers_record, top) + 16];
     registers[0] = record_type::RECORD_REGISTERS.0 as u8;
