@@ -99,6 +99,35 @@ fn root_a_caller_that_unwind_rules_lead_to_has_called() {
 }
 
 #[test]
+fn root_what_an_unwinder_of_exceptions_has_overwritten_is_no_caller() {
+    if !has_ebpf() {
+        return;
+    }
+    const CALLS: [&str; 6] = ["main", "catches", "first", "second", "third", "throws"];
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "c++", "throws.cpp", &["-O1", "-g", "-fno-omit-frame-pointer"]);
+    for unwind in ["auto", "copy"] {
+        let options = ["-F", "4999", "-q", "--unwind", unwind];
+        let recorded = Recorded::new(&options, &[program.as_os_str()]);
+        let mut samples = recorded.samples(&[]);
+        samples.retain(|sample| sample.has("_Unwind_RaiseException") || sample.has("_Unwind_Resume"));
+        let (all, mut whole) = (samples.len(), 0);
+        for sample in samples.iter().filter(|sample| sample.0["incomplete"] != true) {
+            let names = facts(sample);
+            let own: Vec<&str> = names.iter().rev().filter(|name| CALLS.contains(name)).copied().collect();
+            let is_raised = names.contains(&"_Unwind_RaiseException");
+            assert!(
+                CALLS.starts_with(&own) && own.len() >= 3 && (!is_raised || own.len() == 6),
+                "{unwind}: {names:?}"
+            );
+            whole += 1;
+        }
+        println!("{unwind}: {whole} of {all} stacks are whole");
+        assert!(all > 1000 && whole * 10 > all * 8, "{unwind}: {whole} of {all}");
+    }
+}
+
+#[test]
 fn root_a_start_that_lies_further_up_skips_nobody() {
     if !has_ebpf() {
         return;

@@ -536,7 +536,10 @@ fn root_views_say_for_what_threads_waited_and_who_ended_it() {
         assert!((36..=40).contains(&ended), "{function}: {ended} of {folded:#}");
     }
     let timers = rows("waker", "sleeper", "sleeps", &["--event", "off-cpu"]);
-    assert!(timers.keys().all(|name| name.ends_with(" interrupt")), "{timers:?}");
+    // While the program runs for one wake-up, an interrupt may be another one on that CPU, of which it is not told.
+    let is_said =
+        |name: &String, samples: u64| name.ends_with(" interrupt") || name == "unknown" && samples == 1;
+    assert!(timers.iter().all(|(name, (_, samples))| is_said(name, *samples)), "{timers:?}");
     let wall = recorded.json("summary", &["--comm", "sleeper"])["wall_time"].clone();
     let slept = wall["waits"].as_array().expect("a list").iter().find(|row| row["kind"] == "sleep");
     let slept = slept.and_then(|row| row["ns"].as_u64()).expect("it slept");

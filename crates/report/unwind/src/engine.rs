@@ -7,7 +7,7 @@ use super::compact_row::{CompactRow, Kind};
 use super::full;
 use super::growth::{Growth, Return, Step};
 use super::registers::Registers;
-use super::tables::Context;
+use super::tables::{Context, Full};
 use super::{By, End, Frame, Limits, Miss, ModuleAddress, Modules, StackMemory, without_tables};
 
 /// How many words above a frame without unwind tables are searched for the return address with which a stack begins.
@@ -106,6 +106,16 @@ impl Unwinder {
             full.of_go == Some(go::Kind::Frame) && saved == Some(gimli::RegisterRule::Offset(-16))
         };
         Some(is_outermost || frame_pointers::keeps(machine, full.row, full.section) || is_frame_of_go())
+    }
+
+    /// Returns true if the function at a place returns what it likes in the registers for results, because its unwind tables say where it
+    /// has saved them. Only unwinders do so, to go to the handler of an exception; before that they overwrite what they have saved.
+    pub fn goes_to_handlers(&mut self, place: &ModuleAddress<'_>) -> bool {
+        let full = place.tables.and_then(|tables| tables.find(place.at, &mut self.context).ok()?);
+        let is_saved = |full: &Full<'_, '_>, number| {
+            matches!(full.row.register(gimli::Register(number)), Some(gimli::RegisterRule::Offset(_)))
+        };
+        full.is_some_and(|full| is_saved(&full, 0) || is_saved(&full, 1))
     }
 
     /// Returns how the stack continues at a place, by what Go's tables say of its function; `None` if they say nothing.

@@ -1,5 +1,6 @@
 //! Finds the code that control reaches from an address by running on and by jumps, without another call.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::code::Code;
@@ -89,6 +90,30 @@ impl Reach {
         let at = self.ranges.partition_point(|known| known.start < range.start);
         self.ranges.insert(at, range);
     }
+}
+
+/// The most instructions that are followed to count calls: functions that return by themselves what they like have hundreds.
+const MAX_STEPS_TO_CALLS: usize = 1024;
+
+/// Counts the calls that control may come to from an address, in the function itself; `None` if they are not all known.
+pub(super) fn calls_from(code: &Code<'_>, start: Svma) -> Option<usize> {
+    let (mut open, mut seen, mut calls) = (vec![start], BTreeSet::new(), 0);
+    while let Some(mut at) = open.pop() {
+        let mut last = None;
+        while seen.insert(at) {
+            let (step, instruction) =
+                step(code, at, last.as_ref()).filter(|_| seen.len() < MAX_STEPS_TO_CALLS)?;
+            calls += usize::from(instruction.as_ref().is_some_and(is_call));
+            (at, last) = (step.next, instruction);
+            match step.goes {
+                Goes::On => {}
+                Goes::OnOrTo(target) => open.push(target),
+                Goes::To(target) => at = target,
+                Goes::Anywhere | Goes::Nowhere => break,
+            }
+        }
+    }
+    Some(calls)
 }
 
 /// Reads the instruction at an address; on x86-64 it returns the decoded instruction, too.

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::code::Code;
+use super::flow::calls_from;
 use crate::stacks::repair::unwind_tables;
 use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
@@ -39,6 +40,9 @@ pub(crate) trait Judge: Sync {
 
     /// Returns true if control reaches an instruction from the target of a call without another call.
     fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool;
+
+    /// Counts the calls that control may come to from an instruction, in its function; `None` if they are not all known.
+    fn calls_from(&self, place: (u32, FileOff)) -> Option<usize>;
 
     /// Finds the frame of the function that holds a program counter, or, for a return address, the byte before it.
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape>;
@@ -102,6 +106,11 @@ impl<'a> Calls<'a> {
 }
 
 impl Judge for Calls<'_> {
+    fn calls_from(&self, place: (u32, FileOff)) -> Option<usize> {
+        let (code, at) = self.at(place)?;
+        calls_from(code, at)
+    }
+
     fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge {
         let Some((code, last_byte)) = self.at(caller) else { return Edge::Unknown };
         let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));

@@ -128,7 +128,7 @@ impl<'a> Batch<'a> {
         let possible = match end {
             End::Root | End::Depth | End::LeftSnapshot => walk.frames.len(),
             // The unwound frames replace the walk up to the frame that both have.
-            _ => code.possible(&walk.frames, joined.map_or(1, |joined| joined + 1)),
+            _ => code.possible(&walk.frames, joined.map_or(1, |joined| joined + 1), self.unwinder),
         };
         let is_cut = possible < walk.frames.len();
         let walk_end = if is_cut { WalkEnd::NO_RULES } else { walk.end };
@@ -269,12 +269,13 @@ impl<'a> Batch<'a> {
         Some(())
     }
 
-    /// Counts the frames before the first one that, by its machine code, cannot have called the frame before it.
+    /// Counts the frames before the first one that, by its machine code, cannot have called the frame before it, or is not known to:
+    /// unwinders overwrite their frames.
     ///
     /// # Cost   one table lookup for each frame; judges each call once per address space and batch, except for calls of JIT code
     fn called(&mut self, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
         let space = code.space();
-        let checked = &mut self.checked;
+        let (checked, unwinder) = (&mut self.checked, &mut *self.unwinder);
         let mut is_called = |position: usize| {
             let [callee, caller] = [frames[position - 1], frames[position]];
             // Guesses were checked when they were made.
@@ -288,7 +289,8 @@ impl<'a> Batch<'a> {
             if let Some(known) = checked.get(&call) {
                 return *known;
             }
-            let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible;
+            let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible
+                && !code.goes_to_handler(&frames[position - 1], unwinder);
             // JIT code may differ between samples.
             if !code.is_made(caller.address) {
                 checked.insert(call, is_possible);

@@ -12,7 +12,7 @@ use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
 use icecore_symbolize::image::{FileOff, Kind};
-use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, lookup};
+use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, Unwinder, lookup};
 
 /// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
 const PYTHON: &[u8] = b"py::";
@@ -62,9 +62,12 @@ impl<'a> SpaceCode<'a> {
 
     /// Counts the frames of a walk before the first one that, by its machine code, cannot have called the frame before it. The
     /// first `known` frames are not checked.
-    pub(super) fn possible(&self, walked: &[Walked], known: usize) -> usize {
-        let is_impossible = |position: usize| {
+    pub(super) fn possible(&self, walked: &[Walked], known: usize, unwinder: &mut Unwinder) -> usize {
+        let mut is_impossible = |position: usize| {
             let [callee, caller] = [walked[position - 1], walked[position]];
+            if self.goes_to_handler(&callee.frame(position == 1), unwinder) {
+                return true;
+            }
             let is_called = position > 1 && !callee.mark.has(Mark::INTERRUPTED);
             let may_begin = position + 1 == walked.len();
             let callee = callee.address.wrapping_sub(u64::from(is_called));
@@ -109,6 +112,14 @@ impl<'a> SpaceCode<'a> {
     pub(super) fn framed_edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
         // A frame pointer may lead to an address that a program has put there: the first byte of a function.
         self.edge(return_address, callee, may_begin || self.is_made(return_address))
+    }
+
+    /// Returns true if an unwinder may have overwritten what its frame has saved, by its unwind tables and its code: it calls at most
+    /// one more function, the hook of debuggers, before it goes to the handler of an exception.
+    pub(super) fn goes_to_handler(&self, frame: &Frame, unwinder: &mut Unwinder) -> bool {
+        let calls = || self.tables.calls()?.calls_from(self.file_off(frame.address)?);
+        self.find(frame.lookup()).is_some_and(|place| unwinder.goes_to_handlers(&place))
+            && calls().is_none_or(|calls| calls <= 1)
     }
 
     /// Returns true if the call before an address is in code that no file backs.
