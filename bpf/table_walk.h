@@ -175,7 +175,7 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		if (pc - walk->code.range.start >= walk->code.range.len && !enter_code(slot, pc))
 			return 0;
 		row = row_of(walk, pc);
-		/* `morestack` notes its caller, the others a mark. */
+		/* `morestack` notes its caller, `systemstack` a mark. */
 		if (ROW_KIND(row) != ROW_MARK)
 			return walk->ip;
 	}
