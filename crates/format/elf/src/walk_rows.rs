@@ -30,7 +30,7 @@ pub const FP_SAME: u8 = 0;
 pub const FP_LOST: u8 = 255;
 
 const FP: Register = Register(6);
-/// Registers that a function saves only in order to return what it likes in them (`__builtin_eh_return`).
+/// Registers that a function saves in order to return what it likes in them (`__builtin_eh_return`).
 const RESULTS: [Register; 2] = [Register(0), Register(1)];
 const SP: Register = Register(7);
 const PC: Register = Register(16);

@@ -129,8 +129,8 @@ struct Filled {
 }
 
 impl Filled {
-    /// Adds the tables of a file. Without tables, or without room for them, the sampler goes on copying stacks; it is told so, and does
-    /// not ask again.
+    /// Gives the sampler the tables of a file, or tells it that there are none or no room for them: then it goes on copying stacks, and
+    /// does not ask again.
     fn add(&mut self, key: &FileKey, rows: Option<WalkRows>) {
         if self.files >= MAX_TABLES {
             return;

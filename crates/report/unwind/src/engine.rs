@@ -109,7 +109,8 @@ impl Unwinder {
     }
 
     /// Returns true if the function at a place returns what it likes in the registers for results, because its unwind tables say where it
-    /// has saved them. Only unwinders do so, to go to the handler of an exception; before that they overwrite what they have saved.
+    /// has saved them. Unwinders do so, to go to the handler of an exception; before that they overwrite what they have saved. (`_mcount`
+    /// and `__fentry__` of glibc save these registers, too, and are taken for unwinders.)
     pub fn goes_to_handlers(&mut self, place: &ModuleAddress<'_>) -> bool {
         let full = place.tables.and_then(|tables| tables.find(place.at, &mut self.context).ok()?);
         let is_saved = |full: &Full<'_, '_>, number| {
