@@ -96,6 +96,7 @@ struct inode___with_split_ctime {
 
 /* The kernel notes in the nanoseconds that somebody has asked for them (6.13). */
 #define CTIME_NSEC_MASK 0x7fffffff
+#define SECOND_NS 1000000000ULL
 
 struct file___of_inode {
 	struct inode___with_size *f_inode;
@@ -168,24 +169,23 @@ struct code_range {
 	__u64 len;
 	/* What is added to an address for its offset in the file. */
 	__u64 to_off;
+	/* The file, 0 for the vDSO, and when it was changed. */
+	struct inode___with_size *inode;
+	__u64 changed_ns;
 };
 
-static __always_inline void read_change(struct inode___with_size *of, struct file_key *key)
+/* Returns when a file was changed, nanoseconds since 1970. */
+static __always_inline __u64 changed_ns(struct inode___with_size *of)
 {
 	struct inode___with_ctime *first = (void *)of;
 	struct inode___with_private_ctime *then = (void *)of;
 	struct inode___with_split_ctime *now = (void *)of;
 
-	if (bpf_core_field_exists(now->i_ctime_nsec)) {
-		key->changed_sec = BPF_CORE_READ(now, i_ctime_sec);
-		key->changed_nsec = BPF_CORE_READ(now, i_ctime_nsec) & CTIME_NSEC_MASK;
-	} else if (bpf_core_field_exists(then->__i_ctime)) {
-		key->changed_sec = BPF_CORE_READ(then, __i_ctime.tv_sec);
-		key->changed_nsec = BPF_CORE_READ(then, __i_ctime.tv_nsec);
-	} else {
-		key->changed_sec = BPF_CORE_READ(first, i_ctime.tv_sec);
-		key->changed_nsec = BPF_CORE_READ(first, i_ctime.tv_nsec);
-	}
+	if (bpf_core_field_exists(now->i_ctime_nsec))
+		return BPF_CORE_READ(now, i_ctime_sec) * SECOND_NS + (BPF_CORE_READ(now, i_ctime_nsec) & CTIME_NSEC_MASK);
+	if (bpf_core_field_exists(then->__i_ctime))
+		return BPF_CORE_READ(then, __i_ctime.tv_sec) * SECOND_NS + BPF_CORE_READ(then, __i_ctime.tv_nsec);
+	return BPF_CORE_READ(first, i_ctime.tv_sec) * SECOND_NS + BPF_CORE_READ(first, i_ctime.tv_nsec);
 }
 
 /* The vDSO has no file: its key has the address of its image, and no size. Returns false for other code in no file. */
@@ -224,12 +224,20 @@ static __always_inline bool find_file(__u64 address, struct tree_search *search,
 	if (!file)
 		return is_vdso(mm, range, key);
 	inode = BPF_CORE_READ(file, f_inode);
+	range->inode = inode;
+	range->changed_ns = changed_ns(inode);
 	key->inode = BPF_CORE_READ(inode, i_ino);
 	key->size = BPF_CORE_READ(inode, i_size);
 	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	key->generation = BPF_CORE_READ(inode, i_generation);
-	read_change(inode, key);
+	key->changed_ns = range->changed_ns;
 	return 1;
+}
+
+/* Returns true if the file of a range was not changed since. */
+static __always_inline bool is_unchanged(const struct code_range *range)
+{
+	return !range->inode || changed_ns(range->inode) == range->changed_ns;
 }
 
 #endif

@@ -54,10 +54,13 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 	for (__u32 i = 0; i < KNOWN_CODE; i++) {
 		struct known_code *known = &walk->known[i & (KNOWN_CODE - 1)];
 
-		if (address - known->range.start < known->range.len) {
+		if (address - known->range.start >= known->range.len)
+			continue;
+		if (is_unchanged(&known->range)) {
 			walk->code = *known;
 			return 1;
 		}
+		known->range.len = 0;
 	}
 	/* Not on the program's own stack, of which there is little. */
 	key = &walk->missing.file;

@@ -91,13 +91,12 @@ enum row_kind {
 	ROW_MARK = 8,
 };
 
-/* A file, as the kernel knows it; overwritten in its place it is another one. The vDSO has no size. */
+/* A file, as the kernel knows it; overwritten in its place it is another one. The vDSO has no device. */
 struct file_key {
 	__u64 inode;
 	__u64 size;
-	/* When it was changed, seconds and nanoseconds. */
-	__s64 changed_sec;
-	__u64 changed_nsec;
+	/* When it was changed, nanoseconds since 1970. */
+	__u64 changed_ns;
 	__u32 dev;
 	__u32 generation;
 };

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Recorded, Sample, callers, has_ebpf, skips, stacks_without_frames, swapped, swapped_large, swapped_small,
+    Recorded, Sample, callers, has_ebpf, profiled, skips, stacks_without_frames, swapped, swapped_large,
+    swapped_small,
 };
 use serde_json::Value;
 
@@ -135,6 +136,29 @@ fn root_a_library_that_is_overwritten_in_its_place_has_new_tables() {
 }
 
 #[test]
+fn root_a_library_that_is_overwritten_while_it_is_called_is_not_walked_by_what_it_was() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let place = dir.path().join("library.so");
+    let (program, small, large) = (swapped(), swapped_small(), swapped_large());
+    let (_, mut samples) =
+        walked_at("1999", &[text(&program), text(&small), text(&large), "3000", text(&place)]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
+    for sample in &samples {
+        let names = sample.names("user");
+        // No names are left of the library.
+        let is_one = matches!(names[..], ["spin", "work", "", "overwritten", "main", _, _, "_start"]);
+        assert!(is_one, "{names:?}");
+    }
+    let frames = samples.iter().filter_map(|sample| sample.0["frames"].as_array()).flatten();
+    let unnamed = frames.filter(|frame| frame["name"].is_null());
+    let places: std::collections::BTreeSet<_> = unnamed.map(|frame| frame["offset"].as_u64()).collect();
+    assert_eq!(places.len(), 2, "both functions were walked: {places:?}");
+}
+
+#[test]
 fn root_what_a_signal_interrupted_is_in_the_walk() {
     if !has_ebpf() {
         return;
@@ -147,6 +171,24 @@ fn root_what_a_signal_interrupted_is_in_the_walk() {
             let names = sample.names("user");
             assert!(names.contains(&"handler") && names.last() == Some(&"_start"), "{names:?}");
         }
+    }
+}
+
+#[test]
+fn root_functions_that_count_their_calls_are_walked() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for what the program writes");
+    let run = format!("cd {} && exec {} 1500", text(dir.path()), text(&profiled()));
+    let (_, mut samples) = walked(&["sh", "-c", &run]);
+    samples.retain(|sample| sample.has("mcount"));
+    assert!(samples.len() > 300, "{}", samples.len());
+    for sample in &samples {
+        let names = sample.names("user");
+        let count = names.iter().position(|name| *name == "mcount").unwrap_or_default();
+        let ["mcount", called @ .., _, _, "_start"] = &names[count..] else { panic!("{names:?}") };
+        assert!(matches!(called, ["leaf", "calls_leaf", "main"] | ["calls_leaf", "main"]), "{names:?}");
     }
 }
 

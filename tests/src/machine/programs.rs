@@ -100,10 +100,12 @@ programs! {
     callers_with_frames: "callers.c", [WITH_FRAMES];
     /// Has callers that walks along frame pointers skip.
     skips: "skips.c", [AS_DISTRIBUTED];
+    /// Calls functions that count their calls.
+    profiled: "profiled.c", [["-O2", "-g", "-pg"]];
     /// Has two libraries that take turns at the same addresses.
     swapped: "swapped.c", [AS_DISTRIBUTED];
     /// The first of them.
-    swapped_small: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=small", "-DROOM=64"]];
+    swapped_small: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=small", "-DROOM=256"]];
     /// The second one.
     swapped_large: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=large", "-DROOM=4000"]];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.

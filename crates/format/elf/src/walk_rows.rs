@@ -30,8 +30,10 @@ pub const FP_SAME: u8 = 0;
 pub const FP_LOST: u8 = 255;
 
 const FP: Register = Register(6);
-/// Registers that a function saves in order to return what it likes in them (`__builtin_eh_return`).
+/// Registers that a function saves in order to return what it likes in them (`__builtin_eh_return`): rax and rdx.
 const RESULTS: [Register; 2] = [Register(0), Register(1)];
+/// One that a function saves besides these only if it saves all arguments of its caller (`_mcount`, `__fentry__`): rcx.
+const ARGUMENT: Register = Register(2);
 const SP: Register = Register(7);
 const PC: Register = Register(16);
 const WORD: i64 = 8;
@@ -244,8 +246,8 @@ fn compiled<'d>(
     }
     let moves_sp = !matches!(row.register(SP), None | Some(RegisterRule::SameValue));
     // Before it goes to the handler of an exception, the unwinder overwrites its own frame: what is saved there is the handler's.
-    let installs =
-        RESULTS.iter().any(|result| matches!(row.register(*result), Some(RegisterRule::Offset(_))));
+    let saves = |register: &Register| matches!(row.register(*register), Some(RegisterRule::Offset(_)));
+    let installs = RESULTS.iter().any(saves) && !saves(&ARGUMENT);
     if row.register(PC) != Some(RegisterRule::Offset(-WORD)) || moves_sp || installs {
         return unknown;
     }

@@ -109,14 +109,14 @@ impl Unwinder {
     }
 
     /// Returns true if the function at a place returns what it likes in the registers for results, because its unwind tables say where it
-    /// has saved them. Unwinders do so, to go to the handler of an exception; before that they overwrite what they have saved. (`_mcount`
-    /// and `__fentry__` of glibc save these registers, too, and are taken for unwinders.)
+    /// has saved them. Unwinders do so, to go to the handler of an exception; before that they overwrite what they have saved. A function
+    /// that has saved rcx as well keeps the arguments of its caller (`_mcount`, `__fentry__`).
     pub fn goes_to_handlers(&mut self, place: &ModuleAddress<'_>) -> bool {
         let full = place.tables.and_then(|tables| tables.find(place.at, &mut self.context).ok()?);
         let is_saved = |full: &Full<'_, '_>, number| {
             matches!(full.row.register(gimli::Register(number)), Some(gimli::RegisterRule::Offset(_)))
         };
-        full.is_some_and(|full| is_saved(&full, 0) || is_saved(&full, 1))
+        full.is_some_and(|full| (is_saved(&full, 0) || is_saved(&full, 1)) && !is_saved(&full, 2))
     }
 
     /// Returns how the stack continues at a place, by what Go's tables say of its function; `None` if they say nothing.

@@ -43,6 +43,8 @@ fn rows_say_what_the_directives_say() {
         assert_eq!(told(&format!("{lost}; nop"), 1)[0], (RowKind::Sp, 1, FP_LOST), "{lost}");
     }
     assert_eq!(told(".cfi_offset %rbp, -2032; nop", 1)[0], (RowKind::Sp, 1, 254));
+    // No unwinder: it keeps the arguments of its caller.
+    assert_eq!(told(".cfi_offset %rax, -24; .cfi_offset %rcx, -32; nop", 1)[0], (RowKind::Sp, 1, FP_SAME));
 }
 
 #[test]

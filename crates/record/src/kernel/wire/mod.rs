@@ -128,17 +128,16 @@ pub(crate) struct FileKey(pub(crate) [u8; size_of::<file_key>()]);
 impl FileKey {
     /// Returns true if it is the vDSO, which is in no file.
     pub(crate) fn is_vdso(&self) -> bool {
-        u64_at(&self.0, offset_of!(file_key, size)) == Some(0)
+        u32_at(&self.0, offset_of!(file_key, dev)) == Some(0)
     }
 
     /// Returns true if a file has inode, size and time of the last change from here. (Some file systems show another device to users.)
     pub(crate) fn is_of(&self, file: &Metadata) -> bool {
         let field = |at| u64_at(&self.0, at).unwrap_or_default();
-        let changed = [file.ctime(), file.ctime_nsec()].map(i64::cast_unsigned);
+        let changed_ns = file.ctime().wrapping_mul(1_000_000_000).wrapping_add(file.ctime_nsec());
         field(offset_of!(file_key, inode)) == file.ino()
             && field(offset_of!(file_key, size)) == file.size()
-            && field(offset_of!(file_key, changed_sec)) == changed[0]
-            && field(offset_of!(file_key, changed_nsec)) == changed[1]
+            && field(offset_of!(file_key, changed_ns)) == changed_ns.cast_unsigned()
     }
 }
 

@@ -183,14 +183,13 @@ fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
     put(&mut bytes, offset_of!(no_table_record, start), 0x5000);
     put(&mut bytes, offset_of!(no_table_record, end), 0x6000);
     let vdso = bytes.clone();
-    let known = [meta().ino(), meta().size(), meta().ctime() as u64, meta().ctime_nsec() as u64];
-    let fields = [
-        offset_of!(file_key, inode),
-        offset_of!(file_key, size),
-        offset_of!(file_key, changed_sec),
-        offset_of!(file_key, changed_nsec),
-    ];
-    for (field, value) in fields.into_iter().zip(known) {
+    let changed_ns = meta().ctime() * 1_000_000_000 + meta().ctime_nsec();
+    for (field, value) in [
+        (offset_of!(file_key, inode), meta().ino()),
+        (offset_of!(file_key, size), meta().size()),
+        (offset_of!(file_key, changed_ns), changed_ns as u64),
+        (offset_of!(file_key, dev), 1),
+    ] {
         put(&mut bytes, offset_of!(no_table_record, file) + field, value);
     }
     let Ok(Event::NoTable(missed)) = decode(&bytes) else { panic!("it is one") };
