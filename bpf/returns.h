@@ -12,6 +12,8 @@
 #define MAX_RETURNS 64
 /* The part of the kernel's page for probes that the trampoline has (UPROBE_XOL_SLOT_BYTES). */
 #define TRAMPOLINE_BYTES 128
+/* Where its system call returns to. */
+#define TRAMPOLINE_CALL_END 13
 
 /* kernel/events/uprobes.c */
 struct return_instance {
@@ -170,15 +172,34 @@ static __always_inline bool is_in_trampoline(const struct returns *returns, cons
 	return returns->trampoline && registers[REGISTER_COUNT - 1] - returns->trampoline < TRAMPOLINE_BYTES;
 }
 
-/* Lets registers be those at the end of the return, if the thread is in the trampoline and the kernel did not forget the address yet. */
-static __always_inline void leave_early_trampoline(const struct returns *returns, __u64 *registers)
+/* Lets registers be those at the end of a return, where the stack pointer is `end`. Returns false if the kernel forgot the address. */
+static __always_inline bool end_return(const struct returns *returns, __u64 *registers, __u64 end)
 {
-	__u64 off = registers[REGISTER_COUNT - 1] - returns->trampoline, end = returns->count ? returns->all[0].at + 8 : 0;
+	__u64 address = replaced_at(returns, end - 8);
 
-	if (is_in_trampoline(returns, registers) && off <= 13 && end - registers[STACK_POINTER] <= 3 * sizeof(__u64)) {
-		registers[REGISTER_COUNT - 1] = returns->all[0].address;
-		registers[STACK_POINTER] = end;
-	}
+	if (!address)
+		return 0;
+	registers[REGISTER_COUNT - 1] = address;
+	registers[STACK_POINTER] = end;
+	return 1;
+}
+
+/* The same, if the thread is in the trampoline and not behind its system call. At 1, it may also stand behind a breakpoint. */
+static __always_inline bool leave_early_trampoline(const struct returns *returns, __u64 *registers)
+{
+	__u64 sp = registers[STACK_POINTER], off = registers[REGISTER_COUNT - 1] - returns->trampoline;
+
+	if (off > TRAMPOLINE_CALL_END)
+		return 0;
+	return end_return(returns, registers, sp + (off < 3 ? 8 * off : 24)) || (off == 1 && end_return(returns, registers, sp));
+}
+
+/* Returns true if the stack has, from an address on, what the trampoline has saved: r11, rcx and rax. */
+static __always_inline bool has_saved(const __u64 *registers, __u64 at)
+{
+	__u64 saved[3] = {};
+
+	return !READ_USER(saved, at) && saved[0] == registers[11] && saved[1] == registers[2] && saved[2] == registers[0];
 }
 
 /*
@@ -192,27 +213,36 @@ static __always_inline void leave_early_trampoline(const struct returns *returns
  *   13  returns to here        the kernel has written the return address over rax, and forgot it
  *   15  pop r11 is done
  *   16  pop rcx is done: ret
+ *
+ * In the system call the kernel sets the registers back to those at `end`; then the program counter, first to that of each call which
+ * longjmp has left.
  */
 static __always_inline bool leave_trampoline(const struct returns *returns, __u64 *registers)
 {
 #if defined(__TARGET_ARCH_x86)
-	__u64 sp = registers[STACK_POINTER], off = registers[REGISTER_COUNT - 1] - returns->trampoline, saved[3] = {};
+	__u64 sp = registers[STACK_POINTER], ip = registers[REGISTER_COUNT - 1], off = ip - returns->trampoline, address, word = 0;
+	bool is_in_kernel = returns->is_in_kernel, is_set_back;
 
 	if (!returns->trampoline)
 		return 1;
+	is_set_back = is_in_kernel && has_saved(registers, sp - 24);
 	if (!is_in_trampoline(returns, registers)) {
 		/* The kernel has set the stack pointer back already, and the program counter not yet. */
-		if (returns->is_in_kernel && !READ_USER(saved, sp) && saved[0] == registers[11] && saved[1] == registers[2] && saved[2] == registers[0])
-			registers[STACK_POINTER] = sp + sizeof(saved);
-		return 1;
+		if (is_in_kernel && has_saved(registers, sp))
+			registers[STACK_POINTER] = sp + 24;
+		address = is_in_kernel ? replaced_at(returns, sp - 8) : 0;
+		if (!address || address == ip)
+			return 1;
+		return !is_set_back && (READ_USER(word, sp - 8) || word != returns->trampoline);
 	}
-	leave_early_trampoline(returns, registers);
-	if (!is_in_trampoline(returns, registers))
+	if (is_set_back && off == TRAMPOLINE_CALL_END)
+		return end_return(returns, registers, sp);
+	if (leave_early_trampoline(returns, registers))
 		return 1;
-	sp += off <= 13 ? 16 : off == 15 ? 8 : 0;
-	if (READ_USER(saved[2], sp) || (returns->is_in_kernel && saved[2] == registers[0]))
+	sp += off <= TRAMPOLINE_CALL_END ? 16 : off == 15 ? 8 : 0;
+	if (READ_USER(word, sp) || (is_in_kernel && word == registers[0]))
 		return 0;
-	registers[REGISTER_COUNT - 1] = saved[2];
+	registers[REGISTER_COUNT - 1] = word;
 	registers[STACK_POINTER] = sp + 8;
 #endif
 	return 1;

@@ -37,7 +37,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then, or earlier, tracepoints of system calls have registers of the kernel; 6.1 has those of the user.
 NO_USER_REGISTERS = [6, 12]
-EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "usdt", "probed-waits", "waits", "wakers", "idle"]
+EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "leaps", "usdt", "probed-waits", "waits", "wakers", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -187,6 +187,10 @@ if has_events:
         check(true == len(weights) == len(calls) == 320, f"duration: {true} of 320 durations are true")
     lost = summaries["deep"]["lost_by_cause"]
     check(len(rows("deep")) == 64 and lost == {"unpaired": 36}, f"deep: {len(rows('deep'))} of 64 returns; lost: {lost}")
+    found = [row for row in rows("leaps", "--event", "cpu-clock") if {"leaps", "stays"} & set(names(row, "user"))]
+    wrong = [names(row, "user") for row in found if "decoy" in names(row, "user")]
+    whole = [row for row in found if names(row, "user")[-1:] == ["_start"] and "calls_stays" in names(row, "user")]
+    check(len(found) > 100 and not wrong and share(len(whole), len(found)) > 0.9, f"leaps: {len(whole)} of {len(found)} stacks are whole, {len(wrong)} wrong")
     found = Counter(tuple(up_to_main(row) or []) for row in rows("usdt"))
     check(found == {("sells",): 30, ("resells", "sells"): 30, ("prices", "sells"): 30}, f"usdt: {dict(found)}")
 

@@ -82,6 +82,7 @@ record several --max-event-rate 0 -e cpu-clock,freq=99 -e uprobe:/bin/probed:siz
 record return --max-event-rate 0 -e uretprobe:/bin/probed:down -- probed down 50
 record duration --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns times 20
 record deep --max-event-rate 0 -e 'uretprobe:/bin/returns:timed_*,weight=duration' -- returns deep 100
+record leaps --max-event-rate 0 -e cpu-clock,freq=999 -e uretprobe:/bin/returns:leaps -e uretprobe:/bin/returns:stays -- returns leaps 20000
 record usdt --max-event-rate 0 -e 'usdt:/bin/statics:sh*:*' -- statics 30
 record probed-waits --off-cpu-only=1ms --max-event-rate 0 -e uretprobe:/bin/waits:sleeps -e uretprobe:/bin/waits:reads -- waits 20 20
 record waits --off-cpu=1ms -F 99 -- waits 20 20

@@ -3,6 +3,7 @@
  *   returns times N    N rounds in each of two threads: a short function; one that calls itself, 12 levels deep; one that longjmp leaves
  *                      in every other round, from three levels further in
  *   returns fork 1     a function that forks: two processes return from it
+ *   returns leaps N    N calls of `stays`, whose end comes after longjmp has left two levels of `leaps` below it
  *   returns deep N     a function that calls itself, N levels deep
  *   returns give N     `gives` and `gives_int` return -N, … N; of `gives_int` argument and result are `int`, with 7 in the upper half
  *
@@ -99,6 +100,50 @@ KEPT void timed_stays(int is_left)
 	RETURN;
 }
 
+KEPT void leaps(long levels)
+{
+	if (!levels)
+		longjmp(out, 1);
+	leaps(levels - 1);
+	END;
+}
+
+KEPT void stays(void)
+{
+	if (!setjmp(out))
+		leaps(1);
+	END;
+}
+
+KEPT static long returns_to(void)
+{
+	return (long)__builtin_return_address(0);
+}
+
+static long (*volatile any)(void) = returns_to;
+
+/* Returns an address behind a call of its own, which may have called anybody. Its frame has 16 bytes. */
+KEPT long decoy(void)
+{
+	long address = any();
+
+	END;
+	return address;
+}
+
+/* Its frame has addresses that look like those of callers. */
+KEPT void calls_stays(long n)
+{
+	long room[32];
+
+	for (int i = 0; i < 32; i++)
+		room[i] = decoy();
+	for (long i = 0; i < n; i++) {
+		__asm__ volatile("" ::"r"(room) : "memory");
+		stays();
+	}
+}
+
 KEPT void timed_forks(void)
 {
 	BEGIN;
@@ -159,6 +204,8 @@ int main(int argc, char **argv)
 		for (int i = 0; i < 2; i++)
 			pthread_join(threads[i], 0);
 	}
+	if (!strcmp(what, "leaps"))
+		calls_stays(n);
 	if (!strcmp(what, "fork"))
 		CALL(timed_forks());
 	if (!strcmp(what, "deep"))

@@ -138,6 +138,30 @@ fn root_stacks_are_true_while_returns_are_probed() {
     }
 }
 
+#[test]
+fn root_a_call_that_longjmp_has_left_is_not_on_the_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let events = ["cpu-clock,freq=9999", "uretprobe:{}:leaps", "uretprobe:{}:stays"];
+    let recorded = recorded(&returns(), &[], &events, &["leaps", "100000"]);
+    let mut samples = recorded.samples(&["--event", "cpu-clock"]);
+    samples.retain(|sample| sample.has("leaps") || sample.has("stays"));
+    // The kernel handles 300,000 returns, and passes over two calls in a third of them.
+    let (all, mut whole) = (samples.len(), 0);
+    for sample in samples {
+        let names = sample.names("user");
+        assert!(!sample.has("decoy"), "{names:?}");
+        if sample.0["incomplete"] != true {
+            let end = names.iter().position(|name| *name == "stays").expect("it is below all others");
+            assert!(names[end..].starts_with(&["stays", "calls_stays", "main"]), "{names:?}");
+            whole += 1;
+        }
+    }
+    println!("{whole} of {all} stacks are whole");
+    assert!(all > 10_000 && whole * 100 > all * 98, "{whole} of {all}");
+}
+
 /// Returns the times inside of and around each call of a timed function, by thread and in the order of the returns, ns.
 fn times(recorded: &Recorded) -> BTreeMap<u64, Vec<(u64, u64)>> {
     let mut times: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
