@@ -5,9 +5,12 @@
  *   maps      60,000 pieces of executable memory of one file, none of which can be merged with another, then the same again
  *   maps-new  5,000 executable mappings a second, all kept up to 30,000
  *   children  20,000 processes at once, a few of which are busy
+ *   maps-fast code of a file that is mapped for a moment, 50,000 times a second
  *   forks     processes as fast as they come, each with mappings of its own
+ *   forks-fast  processes that end at once, 5,000 a second
  *
- * SECONDS count from when all is there; then the program says `there` on stdout. */
+ * SECONDS count from when all is there; then the program says `there` on stdout. The fast ones say ten times a second how often they have
+ * done what they do, and for how many seconds. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <fcntl.h>
@@ -39,6 +42,17 @@ static void is_there(double seconds)
 {
 	until = now() + seconds;
 	puts("there");
+	fflush(stdout);
+}
+
+static void tells(long n, double begun)
+{
+	static double told;
+
+	if (now() - told < 0.1)
+		return;
+	told = now();
+	printf("%ld %f\n", n, told - begun);
 	fflush(stdout);
 }
 
@@ -194,6 +208,38 @@ static void forks(double seconds)
 	}
 }
 
+static void maps_once(int file, long n)
+{
+	munmap(map_one(file, n * 7), 4096);
+}
+
+static void forks_once(int file, long n)
+{
+	pid_t child = fork();
+
+	(void)file, (void)n;
+	if (child < 0)
+		fails("fork");
+	if (child == 0)
+		_exit(0);
+	waitpid(child, NULL, 0);
+}
+
+static void fast(double seconds, void (*once)(int, long), double a_second)
+{
+	int file = file_of_code();
+
+	is_there(seconds);
+	double begun = now();
+	for (long n = 0; now() < until;) {
+		for (long due = (now() - begun) * a_second; n < due && now() < until; n++) {
+			once(file, n);
+			tells(n, begun);
+		}
+		usleep(1000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 2 ? argv[1] : "";
@@ -207,12 +253,16 @@ int main(int argc, char **argv)
 		maps(seconds, 60000, 0);
 	else if (!strcmp(name, "maps-new"))
 		maps(seconds, 30000, 5000);
+	else if (!strcmp(name, "maps-fast"))
+		fast(seconds, maps_once, 50000);
+	else if (!strcmp(name, "forks-fast"))
+		fast(seconds, forks_once, 5000);
 	else if (!strcmp(name, "children"))
 		children(seconds, argc > 3 ? atol(argv[3]) : 20000);
 	else if (!strcmp(name, "forks"))
 		forks(seconds);
 	else {
-		fprintf(stderr, "usage: storm deep|brief|maps|maps-new|children|forks SECONDS\n");
+		fprintf(stderr, "usage: storm deep|brief|maps|maps-new|maps-fast|children|forks|forks-fast SECONDS\n");
 		return 2;
 	}
 	return 0;

@@ -1,14 +1,14 @@
 //! Whatever other programs do, the recorder ends in time, its memory is bounded, and it records all other programs.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames, storm, text};
 
-/// A storm beside a recording; killed after it.
-struct Storm(Child);
+/// A storm beside a recording, and what it says; killed after it.
+struct Storm(Child, BufReader<ChildStdout>);
 
 impl Storm {
     /// Starts a storm, and waits until it runs.
@@ -16,10 +16,19 @@ impl Storm {
         let mut storm = Command::new(storm());
         let mut child = storm.args([name, "120"]).stdout(Stdio::piped()).spawn().expect("it was compiled");
         let mut said = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut said).expect("it says something");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        stdout.read_line(&mut said).expect("it says something");
         assert_eq!(said, "there\n", "storm {name}");
-        Self(child)
+        Self(child, stdout)
+    }
+
+    /// Ends it; returns how often it did in a second what it does.
+    fn rate(mut self) -> f64 {
+        self.0.kill().expect("it runs");
+        let mut said = String::new();
+        self.1.read_to_string(&mut said).expect("plain text");
+        let last = said.lines().last().and_then(|line| line.split_once(' ')).expect("it says it often");
+        last.0.parse::<f64>().expect("a number") / last.1.parse::<f64>().expect("seconds")
     }
 }
 
@@ -86,6 +95,32 @@ fn root_a_process_that_maps_too_much_is_named_and_others_keep_their_callers() {
         of_storm.iter().filter(|sample| !sample.names("user").is_empty()).map(|sample| sample.text("ended"));
     let ends: BTreeSet<&str> = ends.collect();
     assert_eq!(ends, BTreeSet::from(["mappings_lost"]), "nobody can tell what is code");
+}
+
+#[test]
+fn root_storms_in_other_processes_leave_walks_as_they_are() {
+    if !has_ebpf() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = stacks_without_frames();
+    let chain = [program.as_os_str(), "chain".as_ref(), "2500".as_ref()];
+    for (name, least) in [("forks-fast", 1000.0), ("maps-fast", 10_000.0)] {
+        let storm = Storm::new(name);
+        let recorded = Recorded::new(&["-a", "-F", "499", "-q"], &chain);
+        let rate = storm.rate();
+        let samples = recorded.samples(&["--comm", "stacks"]);
+        let in_leaf: Vec<_> = samples.iter().filter(|sample| sample.has("leaf")).collect();
+        let whole = in_leaf.iter().filter(|sample| sample.names("user").last() == Some(&"_start"));
+        let walked = whole.clone().filter(|sample| sample.text("ended") == "by_tables").count();
+        let (all, whole) = (in_leaf.len(), whole.count());
+        eprintln!("{name}, {rate:.0} a second: {all} samples, {whole} whole, {walked} by tables");
+        assert!(rate > least, "{name}: {rate}");
+        assert!(
+            all > 300 && whole * 1000 >= all * 995 && walked * 100 > all * 90,
+            "{name}: {whole} of {all}"
+        );
+    }
 }
 
 #[test]
