@@ -8,7 +8,7 @@ Each tool records the whole machine around the same program; tools alternate, an
   CPU µs   of the recorder, a sample: all of it, and without what a recording of the idle machine costs
   BPF µs   inside the sampled programs, a sample
   B        of the file, a sample; without files of debug information, of which perf.data has none
-  MiB      peak memory of the recorder
+  MiB      peak memory of the recorder, as its receipt says it
   walked   user stacks that were walked by unwind tables
   rooted   user stacks whose outermost frame is a proven start
   agree    walks that were checked against a copy, and how many of them agree
@@ -57,10 +57,11 @@ def of_icecore(binaries, file, rate, mode, workload):
     receipt = json.loads(read(report, "info", file))["receipt"]
     health = json.loads(read(report, "health", file))
     audit = health.get("audit") or {"walked": 0, "checked": 0, "agree": 0}
-    stacks = sum(count for end, count in health["user_ends"].items() if end != "none")
+    stacks = sum(count for end, count in health["user_ends"].items() if end != "none") or 1
+    samples = receipt["samples"] or 1
     return {
-        "samples": receipt["samples"], "cpu": cost["cpu"], "BPF µs": receipt["bpf_ns"] / receipt["samples"] / 1000,
-        "B": file.stat().st_size / receipt["samples"], "MiB": cost["rss"] / 2**20, "walked": audit["walked"] / stacks,
+        "samples": samples, "cpu": cost["cpu"], "BPF µs": receipt["bpf_ns"] / samples / 1000,
+        "B": file.stat().st_size / samples, "MiB": receipt["peak_rss_bytes"] / 2**20, "walked": audit["walked"] / stacks,
         "rooted": health["rooted_share"], "checked": audit["checked"], "agree": audit["agree"],
         "first": first_walk(report, file) if mode == "auto" else None,
     }
@@ -68,7 +69,7 @@ def of_icecore(binaries, file, rate, mode, workload):
 
 def of_perf(file, rate, workload):
     cost, samples, _ = perf_recorded(file, "cpu-clock", rate, [], lambda: workload)
-    return {"samples": samples, "cpu": cost["cpu"], "B": file.stat().st_size / samples, "MiB": cost["rss"] / 2**20}
+    return {"samples": samples, "cpu": cost["cpu"], "B": file.stat().st_size / samples}
 
 
 def tools(binaries, folder, rate):
@@ -90,7 +91,7 @@ def cells(rows, idle_cpu):
     checked = sum(row.get("checked", 0) for row in rows)
     agree = sum(row.get("agree", 0) for row in rows)
     return [f"{median('samples'):.0f}", f"{statistics.median(per_sample):.1f}", f"{statistics.median(started):.1f}", form(median("BPF µs"), ".1f"),
-            f"{median('B'):.0f}", f"{median('MiB'):.0f}", form(median("walked"), ".1%"), form(median("rooted"), ".2%"),
+            f"{median('B'):.0f}", form(median("MiB"), ".0f"), form(median("walked"), ".1%"), form(median("rooted"), ".2%"),
             f"{agree} of {checked}" if checked else "", form(median("first"), ".2f")]
 
 
