@@ -3,11 +3,13 @@
 
 usage: walks.py FOLDER-WITH-PROGRAMS [RUNS [PROGRAM...]]
 
-Each tool records the whole machine around the same program; tools alternate, and figures are medians of RUNS (3).
+Each tool records the whole machine around the same program, at two rates; tools alternate, and figures are medians of
+RUNS (3). perf counts samples of idle CPUs, icecore-record does not take them.
 
-  CPU µs   of the recorder, a sample: all of it, and without what a recording of the idle machine costs
+  CPU ms   of the recorder, in all
   BPF µs   inside the sampled programs, a sample
-  B        of the file, a sample; without files of debug information, of which perf.data has none
+  B        of the file, a sample
+  µs more, B more   CPU time and bytes for each sample that the higher rate has more: what does not depend on how long it records
   MiB      peak memory of the recorder, as its receipt says it
   walked   user stacks that were walked by unwind tables
   rooted   user stacks whose outermost frame is a proven start
@@ -29,7 +31,7 @@ from quality import PROGRAMS, Missing
 
 DEFAULT = ["gcc", "rustc", "python3", "node", "go", "postgres", "redis"]
 RATES = ["99", "999"]
-COLUMNS = ["samples", "CPU µs", "without start", "BPF µs", "B", "MiB", "walked", "rooted", "agree", "first"]
+COLUMNS = ["samples", "CPU ms", "µs more", "BPF µs", "B", "B more", "MiB", "walked", "rooted", "agree", "first"]
 
 
 def read(report, view, file, *options):
@@ -61,7 +63,7 @@ def of_icecore(binaries, file, rate, mode, workload):
     samples = receipt["samples"] or 1
     return {
         "samples": samples, "cpu": cost["cpu"], "BPF µs": receipt["bpf_ns"] / samples / 1000,
-        "B": file.stat().st_size / samples, "MiB": receipt["peak_rss_bytes"] / 2**20, "walked": audit["walked"] / stacks,
+        "bytes": file.stat().st_size, "MiB": receipt["peak_rss_bytes"] / 2**20, "walked": audit["walked"] / stacks,
         "rooted": health["rooted_share"], "checked": audit["checked"], "agree": audit["agree"],
         "first": first_walk(report, file) if mode == "auto" else None,
     }
@@ -69,7 +71,7 @@ def of_icecore(binaries, file, rate, mode, workload):
 
 def of_perf(file, rate, workload):
     cost, samples, _ = perf_recorded(file, "cpu-clock", rate, [], lambda: workload)
-    return {"samples": samples, "cpu": cost["cpu"], "B": file.stat().st_size / samples}
+    return {"samples": samples, "cpu": cost["cpu"], "bytes": file.stat().st_size}
 
 
 def tools(binaries, folder, rate):
@@ -82,17 +84,20 @@ def tools(binaries, folder, rate):
     }
 
 
-def cells(rows, idle_cpu):
-    """The columns of a tool, from the figures of its runs."""
-    median = lambda key: statistics.median(row[key] for row in rows) if rows[0].get(key) is not None else None
+def median(rows, key):
+    return statistics.median(row[key] for row in rows) if rows[0].get(key) is not None else None
+
+
+def cells(rows, fewer):
+    """The columns of a tool, from the figures of its runs, and of those at a lower rate if there are any."""
     form = lambda value, how: "" if value is None else format(value, how)
-    per_sample = [1e6 * row["cpu"] / row["samples"] for row in rows]
-    started = [1e6 * max(row["cpu"] - idle_cpu, 0) / row["samples"] for row in rows]
-    checked = sum(row.get("checked", 0) for row in rows)
-    agree = sum(row.get("agree", 0) for row in rows)
-    return [f"{median('samples'):.0f}", f"{statistics.median(per_sample):.1f}", f"{statistics.median(started):.1f}", form(median("BPF µs"), ".1f"),
-            f"{median('B'):.0f}", form(median("MiB"), ".0f"), form(median("walked"), ".1%"), form(median("rooted"), ".2%"),
-            f"{agree} of {checked}" if checked else "", form(median("first"), ".2f")]
+    of = lambda key, how: form(median(rows, key), how)
+    more = lambda key: (median(rows, key) - median(fewer, key)) / (median(rows, "samples") - median(fewer, "samples")) if fewer else None
+    cpu_more = more("cpu")
+    checked, agree = (sum(row.get(key, 0) for row in rows) for key in ("checked", "agree"))
+    return [of("samples", ".0f"), f"{1e3 * median(rows, 'cpu'):.0f}", form(cpu_more and 1e6 * cpu_more, ".1f"), of("BPF µs", ".1f"),
+            f"{median(rows, 'bytes') / median(rows, 'samples'):.0f}", form(more("bytes"), ".1f"), of("MiB", ".0f"), of("walked", ".1%"),
+            of("rooted", ".2%"), f"{agree} of {checked}" if checked else "", of("first", ".2f")]
 
 
 def main():
@@ -102,23 +107,25 @@ def main():
     print("|---" * (len(COLUMNS) + 3) + "|")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        for rate in RATES:
-            chosen = tools(binaries, Path(folder), rate)
-            idle = {tool: min(record(["sleep", "1"])["cpu"] for _ in range(runs)) for tool, record in chosen.items()}
-            for name in sys.argv[3:] or DEFAULT:
-                own = Path(folder) / f"{name}-{rate}"
-                own.mkdir()
-                try:
-                    command = PROGRAMS[name](own)
-                except Missing as missing:
-                    print(f"| {name} | {missing} is not installed |", flush=True)
-                    continue
+        Path(folder).chmod(0o755)
+        for name in sys.argv[3:] or DEFAULT:
+            own = Path(folder) / name
+            own.mkdir()
+            try:
+                command = PROGRAMS[name](own)
+            except Missing as missing:
+                print(f"| {name} | {missing} is not installed |", flush=True)
+                continue
+            fewer = {}
+            for rate in RATES:
+                chosen = tools(binaries, Path(folder), rate)
                 rows = {tool: [] for tool in chosen}
                 for _ in range(runs):
                     for tool, record in chosen.items():
                         rows[tool].append(record(command))
                 for tool in chosen:
-                    print(f"| {name} | {rate} | {tool} | " + " | ".join(cells(rows[tool], idle[tool])) + " |", flush=True)
+                    print(f"| {name} | {rate} | {tool} | " + " | ".join(cells(rows[tool], fewer.get(tool))) + " |", flush=True)
+                fewer = rows
 
 
 main()
