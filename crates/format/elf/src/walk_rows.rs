@@ -8,6 +8,7 @@
 //! Rules that need another register or an expression become [`RowKind::Unknown`], except for the three expressions that every program
 //! has: of stubs (PLT), of signal frames, and of functions that align their stack. A walk that comes to an unknown row ends there.
 
+mod of_entry;
 mod of_go;
 
 use std::ops::Range;
@@ -141,6 +142,7 @@ impl WalkRows {
                 }
             }
         }
+        of_entry::add(&mut compiler, file);
         of_go::add(&mut compiler, file, layout, &mut context);
         (1..=MAX_ROWS).contains(&compiler.rows.len()).then(|| compiler.rows())
     }
@@ -173,8 +175,8 @@ impl Compiler<'_> {
         fde: &cfi::Fde<'d, RunTimeEndian>,
         context: &mut Context,
     ) -> &mut [Row] {
-        let Some(Range { start: first, end }) = self.places(fde) else { return &mut [] };
         let start = Svma(fde.initial_address());
+        let Some(Range { start: first, end }) = self.places(start, fde.len()) else { return &mut [] };
         let own = self.rows.len();
         let mut next = first;
         if let Ok(mut table) = fde.rows(section, bases, context) {
@@ -199,12 +201,11 @@ impl Compiler<'_> {
         &mut self.rows[own..]
     }
 
-    /// Returns the places of a function, if it lies in code.
-    fn places(&self, fde: &cfi::Fde<'_, RunTimeEndian>) -> Option<Range<u32>> {
-        let start = Svma(fde.initial_address());
+    /// Returns the places of a function of so many bytes, if it lies in code.
+    fn places(&self, start: Svma, len: u64) -> Option<Range<u32>> {
         let (off, rest) = self.layout.rest_of_segment(start).filter(|_| self.layout.is_code(start))?;
         let place = |off: u64| off.checked_sub(self.begin).and_then(|at| u32::try_from(at).ok());
-        Some(place(off.0)?..place(off.0.checked_add(fde.len().min(rest))?)?)
+        Some(place(off.0)?..place(off.0.checked_add(len.min(rest))?)?)
     }
 
     /// Puts the functions in order, and unknown rows between them. Where two overlap, the second is right from its start on.

@@ -85,6 +85,36 @@ fn rules_that_do_not_fit_are_unknown() {
 }
 
 #[test]
+fn nobody_calls_the_entry_point_of_a_loader() {
+    let source = |begin: &str, end: &str| {
+        format!(
+            ".globl _start; _start: {begin} call 1f; mov %rax, %r12; {end}
+            .cfi_startproc; 1: ret; .cfi_endproc"
+        )
+    };
+    let at_entry = |source: String| {
+        let elf = assembled(&source);
+        let (rows, layout) = (rows_of(&elf), Layout::read(&elf[..]).expect("ELF"));
+        let (off, _) = layout.rest_of_segment(layout.entry).expect("code");
+        // Rows begin with the first function.
+        let first = (off.0 - rows.begin) as u32;
+        (0..17)
+            .map(move |at| rows.rows.iter().rfind(|row| row.at <= first + at).map(|row| row.kind))
+            .collect()
+    };
+    let root = Some(RowKind::Root);
+    let told: Vec<_> = at_entry(source("mov %rsp, %rdi;", "jmp *%r12"));
+    assert_eq!((told[0], told[7], told[13], told[14]), (root, root, root, Some(RowKind::Sp)), "{told:?}");
+    let told: Vec<_> = at_entry(source("endbr64; mov %rsp, %rdi;", "jmp *%r12"));
+    assert_eq!(told[16], root, "{told:?}");
+    // Any other code.
+    for (begin, end) in [("mov %rsp, %rsi;", "jmp *%r12"), ("mov %rsp, %rdi;", "jmp *%r13")] {
+        let told: Vec<_> = at_entry(source(begin, end));
+        assert!(!told.contains(&root), "{told:?}");
+    }
+}
+
+#[test]
 fn functions_that_overlap_and_gaps_between_them_are_cut() {
     let source = ".globl _start; _start: .cfi_startproc; nop; nop
         .cfi_endproc; nop; nop
