@@ -4,7 +4,8 @@
 usage: walks.py FOLDER-WITH-PROGRAMS [RUNS [PROGRAM...]]
 
 Each tool records the whole machine around the same program, at two rates; tools alternate, and figures are medians of
-RUNS (3). perf counts samples of idle CPUs, icecore-record does not take them.
+RUNS (3). perf counts samples of idle CPUs, icecore-record does not take them. `auto` compiles all unwind tables, `auto, again` has those that
+take long from an earlier recording.
 
   CPU ms   of the recorder, in all
   BPF µs   inside the sampled programs, a sample
@@ -55,7 +56,7 @@ def first_walk(report, file):
 def of_icecore(binaries, file, rate, mode, workload):
     """A row of figures."""
     record, report = binaries / "icecore-record", binaries / "icecore-report"
-    cost = recorded([record, "-a", "-F", rate, "-q", "--force", "--unwind", mode, "-o", file], workload)
+    cost = recorded([record, "-a", "-F", rate, "-q", "--force", *mode, "-o", file], workload)
     receipt = json.loads(read(report, "info", file))["receipt"]
     health = json.loads(read(report, "health", file))
     audit = health.get("audit") or {"walked": 0, "checked": 0, "agree": 0}
@@ -65,7 +66,7 @@ def of_icecore(binaries, file, rate, mode, workload):
         "samples": samples, "cpu": cost["cpu"], "BPF µs": receipt["bpf_ns"] / samples / 1000,
         "bytes": file.stat().st_size, "MiB": receipt["peak_rss_bytes"] / 2**20, "walked": audit["walked"] / stacks,
         "rooted": health["rooted_share"], "checked": audit["checked"], "agree": audit["agree"],
-        "first": first_walk(report, file) if mode == "auto" else None,
+        "first": first_walk(report, file) if audit["walked"] else None,
     }
 
 
@@ -78,8 +79,9 @@ def tools(binaries, folder, rate):
     """The tools: each records around a command."""
     file = folder / "recording"
     return {
-        "auto": lambda command: of_icecore(binaries, file, rate, "auto", command),
-        "copy": lambda command: of_icecore(binaries, file, rate, "copy", command),
+        "auto": lambda command: of_icecore(binaries, file, rate, ["--no-cache"], command),
+        "auto, again": lambda command: of_icecore(binaries, file, rate, [], command),
+        "copy": lambda command: of_icecore(binaries, file, rate, ["--unwind", "copy"], command),
         "perf -g": lambda command: of_perf(file, rate, command),
     }
 
@@ -116,6 +118,8 @@ def main():
             except Missing as missing:
                 print(f"| {name} | {missing} is not installed |", flush=True)
                 continue
+            # So that there are tables from before.
+            tools(binaries, Path(folder), RATES[-1])["auto, again"](command)
             fewer = {}
             for rate in RATES:
                 chosen = tools(binaries, Path(folder), rate)

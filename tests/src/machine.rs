@@ -182,11 +182,16 @@ impl Recorded {
         Self::without("", options, command)
     }
 
-    /// Records with these arguments, and as if the kernel did not have a feature (`ICECORE_WITHOUT`).
+    /// Records with these arguments, and as if the kernel did not have a feature (`ICECORE_WITHOUT`). Leaves nothing for later recordings.
     pub fn without<S: AsRef<OsStr>>(feature: &str, options: &[&str], command: &[S]) -> Self {
+        Self::with(("ICECORE_WITHOUT", feature), &[&["--no-cache"], options].concat(), command)
+    }
+
+    /// Records with these arguments and a variable of the environment.
+    pub fn with<S: AsRef<OsStr>>(variable: (&str, &str), options: &[&str], command: &[S]) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let mut recorder = record();
-        recorder.env("ICECORE_WITHOUT", feature);
+        recorder.env(variable.0, variable.1);
         recorder.args(options).arg("-o").arg(dir.path().join("r.icecore"));
         if !command.is_empty() {
             recorder.arg("--").args(command);

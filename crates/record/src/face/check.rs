@@ -117,6 +117,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         max_depth: args.max_depth,
         unwind: args.unwind,
         audit: args.audit,
+        keeps_tables: !args.no_cache,
         stack_bytes: args.stack_bytes,
         labels: args.labels,
         ring_bytes: ring_bytes.next_power_of_two(),

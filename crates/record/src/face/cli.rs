@@ -142,6 +142,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub audit: u32,
 
+    /// Use no unwind tables that an earlier recording has kept on disk, and keep none
+    #[arg(long)]
+    pub no_cache: bool,
+
     /// Copy at most so much of a stack, 4K to 1M, beginning at the innermost frame
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
     pub stack_bytes: u32,

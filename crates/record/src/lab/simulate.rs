@@ -69,7 +69,7 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let queues = events::open_queues()?;
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
-    let trust = Some(Trust::new(&sampler)?);
+    let trust = Some(Trust::new(&sampler, false)?);
     let processes = Processes {
         followed: None,
         trust,

@@ -252,7 +252,7 @@ fn processes(
 ) -> anyhow::Result<Processes> {
     let walks_deep = sampler.walker() == Walker::Loop;
     let judges = walks_deep && options.unwind.judges();
-    let trust = judges.then(|| Trust::new(sampler)).transpose()?;
+    let trust = judges.then(|| Trust::new(sampler, options.keeps_tables)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     // Who must not know addresses of the kernel must not know them from names either.

@@ -140,6 +140,8 @@ pub struct Options {
     pub unwind: Unwind,
     /// One of so many walks by unwind tables is checked against a copy of the stack; 0: none.
     pub audit: u32,
+    /// Unwind tables that took long to compile stay on disk for later recordings.
+    pub keeps_tables: bool,
     /// The most of a stack that is copied, bytes.
     pub stack_bytes: u32,
     /// The user's labels.

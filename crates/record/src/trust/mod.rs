@@ -16,6 +16,7 @@
 mod go;
 mod images;
 mod judge;
+mod kept;
 mod tables;
 
 use std::fs::File;
@@ -31,6 +32,7 @@ use crate::sys::usage;
 use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
 use images::Images;
+use kept::Kept;
 use tables::Tables;
 pub(crate) use tables::check_tables;
 
@@ -63,17 +65,18 @@ enum Verdict {
 }
 
 impl Trust {
-    /// Starts the threads that read unwind tables.
+    /// Starts the threads that read unwind tables. `keeps` lets what they compile stay on disk for later recordings.
     ///
     /// # Errors
     /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
-    pub(crate) fn new(sampler: &Sampler<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn new(sampler: &Sampler<'_>, keeps: bool) -> anyhow::Result<Self> {
+        let kept = if keeps { Kept::of_user() } else { None };
         let (waiting, known) = Default::default();
         Ok(Self {
             trusted: sampler.trusted()?,
             of_go: sampler.of_go()?,
             images: Images::new()?,
-            tables: sampler.tables()?.map(Tables::start).transpose()?,
+            tables: sampler.tables()?.map(|tables| Tables::start(tables, kept)).transpose()?,
             waiting,
             known,
             page_bytes: usage::page_bytes().into(),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sampler: no table ─► wanted: the file with most hits first ─► thread: unwind tables ─► rows ─► chunks ─► sampler
+//!                                                                   kept from before ─┘
 //! ```
 //!
 //! Nobody waits for the tables: until they are there, the sampler copies stacks.
@@ -10,12 +11,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
+use std::time::Instant;
 
 use icecore_elf::Layout;
-use icecore_elf::walk_rows::{Row, WalkRows};
+use icecore_elf::walk_rows::WalkRows;
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::kept::{self, Kept};
 use crate::kernel::sampler::{self, Chunk, MAX_CHUNKS, MAX_TABLES};
 use crate::kernel::wire::{FileKey, NoTable};
 use crate::machine::identity::open_regular;
@@ -23,6 +26,8 @@ use crate::proc::scan;
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
+/// The number of files that the thread is asked for at a time: it is asked at most ten times a second.
+const MAX_OPEN: usize = 4;
 /// The number of files that may wait.
 const MAX_WANTED: usize = 4096;
 /// The number of those that are kept open.
@@ -46,10 +51,23 @@ pub(super) struct Tables {
     wanted: FxHashMap<FileKey, Wanted>,
     /// Files that are being compiled, were compiled, or have no tables.
     done: FxHashSet<FileKey>,
-    is_busy: bool,
+    /// How many files the thread has not looked at yet.
+    open: usize,
     asked: SyncSender<Wanted>,
     /// Files that were looked at; false if the file could not be opened, because its process had ended.
     answers: Receiver<(FileKey, bool)>,
+}
+
+/// Rows as the sampler gets them: chunks with the position of each block of code, then chunks with rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Packed {
+    /// The offset in the file from which places count, bytes.
+    pub(super) begin: u64,
+    /// How much code the rows cover, bytes.
+    pub(super) len: u32,
+    /// The number of chunks that have positions. These count from the first chunk on.
+    pub(super) of_positions: u32,
+    pub(super) chunks: Vec<Chunk>,
 }
 
 /// A file whose tables are wanted.
@@ -61,18 +79,21 @@ struct Wanted {
 }
 
 impl Tables {
-    /// Starts the thread.
+    /// Starts the thread. What it compiles goes to `kept`, and what is there it does not compile.
     ///
     /// # Errors
     /// If the kernel makes no thread.
-    pub(super) fn start(sampler: sampler::Tables) -> std::io::Result<Self> {
-        let (asked, wanted) = sync_channel::<Wanted>(1);
+    pub(super) fn start(sampler: sampler::Tables, kept: Option<Kept>) -> std::io::Result<Self> {
+        let (asked, wanted) = sync_channel::<Wanted>(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
             let mut filled = Filled { sampler, files: 0, chunks: 0 };
             for wanted in wanted {
                 let key = wanted.missed.file;
-                let rows = wanted.rows();
+                let rows = match kept.as_ref().and_then(|kept| kept.find(&key)) {
+                    Some(rows) => Some(Some(rows)),
+                    None => wanted.rows_to_keep(kept.as_ref()),
+                };
                 let is_done = rows.is_some();
                 rows.into_iter().for_each(|rows| filled.add(&key, rows));
                 if answer.send((key, is_done)).is_err() {
@@ -81,7 +102,7 @@ impl Tables {
             }
         })?;
         let (wanted, done) = Default::default();
-        Ok(Self { wanted, done, is_busy: false, asked, answers })
+        Ok(Self { wanted, done, open: 0, asked, answers })
     }
 
     /// Notes that a walk lacked the tables of a file. `held` opens the file that is said to be mapped there, if it can.
@@ -103,20 +124,20 @@ impl Tables {
         self.settle();
     }
 
-    /// Has the tables of the file compiled that was hit most, if the thread has nothing to do.
+    /// Has the tables of the files compiled that were hit most, if the thread has room for them.
     pub(super) fn settle(&mut self) {
         for (file, is_done) in self.answers.try_iter() {
-            self.is_busy = false;
+            self.open -= 1;
             if !is_done {
                 self.done.remove(&file);
             }
         }
-        let most = self.wanted.values().max_by_key(|wanted| wanted.hits);
-        let most = most.filter(|most| !self.is_busy && most.hits >= ENOUGH_HITS).map(|most| most.missed.file);
-        if let Some(wanted) = most.and_then(|file| self.wanted.remove(&file)) {
+        while self.open < MAX_OPEN {
+            let most = self.wanted.values().max_by_key(|wanted| wanted.hits);
+            let most = most.filter(|most| most.hits >= ENOUGH_HITS).map(|most| most.missed.file);
+            let Some(wanted) = most.and_then(|file| self.wanted.remove(&file)) else { break };
             self.done.insert(wanted.missed.file);
-            // There is room for one, and the thread has none.
-            self.is_busy = self.asked.try_send(wanted).is_ok();
+            self.open += usize::from(self.asked.try_send(wanted).is_ok());
         }
     }
 }
@@ -131,32 +152,42 @@ struct Filled {
 impl Filled {
     /// Gives the sampler the tables of a file, or tells it that there are none or no room for them: then it goes on copying stacks, and
     /// does not ask again.
-    fn add(&mut self, key: &FileKey, rows: Option<WalkRows>) {
+    fn add(&mut self, key: &FileKey, rows: Option<Packed>) {
         if self.files >= MAX_TABLES {
             return;
         }
-        let put = rows.and_then(|rows| self.put(key, &rows));
+        let put = rows.and_then(|rows| self.put(key, rows));
         let told = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
         self.files += usize::from(told.is_ok());
     }
 
-    /// Gives the sampler rows; `None` if there are none, or there is no room for them.
-    fn put(&mut self, key: &FileKey, rows: &WalkRows) -> Option<anyhow::Result<()>> {
-        let last = rows.rows.last().filter(|last| last.at <= MAX_CODE_BYTES)?;
-        let chunks = chunks(&rows.rows, self.chunks);
+    /// Gives the sampler rows; `None` if there is no room for them.
+    fn put(&mut self, key: &FileKey, mut rows: Packed) -> Option<anyhow::Result<()>> {
+        let first = self.chunks;
         let end =
-            self.chunks.checked_add(u32::try_from(chunks.len()).ok()?).filter(|end| *end <= MAX_CHUNKS)?;
-        let first_position = self.chunks * POSITIONS as u32;
-        let put = self.sampler.put(self.chunks, &chunks);
+            first.checked_add(u32::try_from(rows.chunks.len()).ok()?).filter(|end| *end <= MAX_CHUNKS)?;
+        rows.move_to(first);
+        let put = self.sampler.put(first, &rows.chunks);
         // What an error has left there is not used.
         self.chunks = end;
-        Some(put.and_then(|()| self.sampler.publish(key, rows.begin, last.at, first_position)))
+        Some(put.and_then(|()| self.sampler.publish(key, rows.begin, rows.len, first * POSITIONS as u32)))
     }
 }
 
 impl Wanted {
+    /// Compiles the tables as [`Self::rows`] does, and keeps them if that takes long.
+    fn rows_to_keep(self, kept: Option<&Kept>) -> Option<Option<Packed>> {
+        let (key, begun) = (self.missed.file, Instant::now());
+        let rows = self.rows()?;
+        let is_long = begun.elapsed() >= kept::LONG && !key.is_vdso();
+        if let (Some(kept), Some(rows), true) = (kept, &rows, is_long) {
+            kept.keep(&key, rows);
+        }
+        Some(rows)
+    }
+
     /// Compiles the tables, `Some(None)` if there are none; `None` if the code cannot be read.
-    fn rows(self) -> Option<Option<WalkRows>> {
+    fn rows(self) -> Option<Option<Packed>> {
         let key = self.missed.file;
         if key.is_vdso() {
             return Some(rows(&self.memory()?[..]));
@@ -185,20 +216,20 @@ impl Wanted {
     }
 }
 
-fn rows<'d>(file: impl ReadRef<'d>) -> Option<WalkRows> {
-    WalkRows::of_file(file, &Layout::read(file)?)
+fn rows<'d>(file: impl ReadRef<'d>) -> Option<Packed> {
+    Packed::of(&WalkRows::of_file(file, &Layout::read(file)?)?)
 }
 
 /// Compiles the tables of a file as the sampler gets them, and looks up places all over it. For fuzzing: what is found must be the row that
 /// holds there.
 pub(crate) fn check_tables(file: &[u8]) {
-    let Some(rows) = rows(file) else { return };
+    let Some(rows) = Layout::read(file).and_then(|layout| WalkRows::of_file(file, &layout)) else { return };
     assert!(rows.rows.is_sorted_by(|before, after| before.at < after.at), "rows ascend");
-    let Some(last) = rows.rows.last().filter(|last| last.at <= MAX_CODE_BYTES) else { return };
-    let chunks = chunks(&rows.rows, 3);
-    for place in (0..last.at).step_by(last.at as usize / 1024 + 1) {
+    let Some(mut packed) = Packed::of(&rows) else { return };
+    packed.move_to(3);
+    for place in (0..packed.len).step_by(packed.len as usize / 1024 + 1) {
         let holds = rows.rows[..rows.rows.partition_point(|row| row.at <= place)].last();
-        assert_eq!(row_at(&chunks, 3, place), holds.map(|row| row.bits()), "{place}");
+        assert_eq!(row_at(&packed.chunks, 3, place), holds.map(|row| row.bits()), "{place}");
     }
 }
 
@@ -223,44 +254,63 @@ fn row_at(chunks: &[Chunk], first: u32, place: u32) -> Option<u64> {
     next.checked_sub(1).map(|at| rows[at])
 }
 
-/// Puts rows into chunks, the first of which has a number: first those with a position for each block of code, then the rows.
-fn chunks(rows: &[Row], first: u32) -> Vec<Chunk> {
-    let blocks = rows.last().map_or(0, |last| (last.at >> BLOCK_BITS) as usize + 1);
-    let of_positions = blocks.div_ceil(POSITIONS);
-    let first_row = (first as usize + of_positions) * ROWS;
-    let mut positions = vec![0_u32; of_positions * POSITIONS];
-    let mut placed: Vec<u64> = Vec::with_capacity(rows.len() + rows.len() / ROWS * 4 + ROWS);
-    // The first row of the block, or of a later one.
-    let mut next = 0;
-    for (block, position) in (0_u32..).zip(&mut positions[..blocks]) {
-        let own = rows[next..].iter().take_while(|row| row.at >> BLOCK_BITS == block).count();
-        let own = &rows[next..next + own];
-        let before = next.checked_sub(1).map(|before| rows[before]);
-        // The last row of a chunk is that of the next one.
-        if placed.len() % ROWS + own.len() + 2 > ROWS {
-            placed.extend(rows.get(next).map(|row| row.bits()));
-            placed.resize(placed.len().next_multiple_of(ROWS), BEYOND);
-            placed.extend(before.map(|row| row.bits()));
+impl Packed {
+    /// Puts rows into chunks; `None` if there are none, or they cover too much code.
+    fn of(rows: &WalkRows) -> Option<Self> {
+        let (begin, rows) = (rows.begin, &rows.rows);
+        let len = rows.last().map(|last| last.at).filter(|len| *len <= MAX_CODE_BYTES)?;
+        let blocks = (len >> BLOCK_BITS) as usize + 1;
+        let of_positions = blocks.div_ceil(POSITIONS);
+        let first_row = of_positions * ROWS;
+        let mut positions = vec![0_u32; of_positions * POSITIONS];
+        let mut placed: Vec<u64> = Vec::with_capacity(rows.len() + rows.len() / ROWS * 4 + ROWS);
+        // The first row of the block, or of a later one.
+        let mut next = 0;
+        for (block, position) in (0_u32..).zip(&mut positions[..blocks]) {
+            let own = rows[next..].iter().take_while(|row| row.at >> BLOCK_BITS == block).count();
+            let own = &rows[next..next + own];
+            let before = next.checked_sub(1).map(|before| rows[before]);
+            // The last row of a chunk is that of the next one.
+            if placed.len() % ROWS + own.len() + 2 > ROWS {
+                placed.extend(rows.get(next).map(|row| row.bits()));
+                placed.resize(placed.len().next_multiple_of(ROWS), BEYOND);
+                placed.extend(before.map(|row| row.bits()));
+            }
+            let begins = own.first().is_some_and(|row| row.at == block << BLOCK_BITS);
+            let holds = if begins { None } else { placed.len().checked_sub(1) };
+            let at = holds.unwrap_or(placed.len());
+            placed.extend(own.iter().map(|row| row.bits()));
+            if at < placed.len() {
+                *position = ((first_row + at) << COUNT_BITS | (placed.len() - 1 - at)) as u32;
+            }
+            next += own.len();
         }
-        let begins = own.first().is_some_and(|row| row.at == block << BLOCK_BITS);
-        let holds = if begins { None } else { placed.len().checked_sub(1) };
-        let at = holds.unwrap_or(placed.len());
-        placed.extend(own.iter().map(|row| row.bits()));
-        if at < placed.len() {
-            *position = ((first_row + at) << COUNT_BITS | (placed.len() - 1 - at)) as u32;
-        }
-        next += own.len();
+        placed.resize((placed.len() + 1).next_multiple_of(ROWS), BEYOND);
+        let words = positions.as_chunks::<2>().0.iter().map(|pair| joined(*pair));
+        let mut chunks = Vec::with_capacity(of_positions + placed.len() / ROWS);
+        chunks.extend(words.collect::<Vec<u64>>().as_chunks::<ROWS>().0);
+        chunks.extend(placed.as_chunks::<ROWS>().0);
+        Some(Self { begin, len, of_positions: of_positions as u32, chunks })
     }
-    placed.resize((placed.len() + 1).next_multiple_of(ROWS), BEYOND);
-    let positions =
-        positions.as_chunks::<2>().0.iter().map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32);
-    let words: Vec<u64> = positions.chain(placed).collect();
-    words.as_chunks::<ROWS>().0.to_vec()
+
+    /// Makes positions count from where the first chunk has a number.
+    fn move_to(&mut self, first: u32) {
+        let by =
+            |position: u32| if position == 0 { 0 } else { position + ((first * ROWS as u32) << COUNT_BITS) };
+        for word in self.chunks[..self.of_positions as usize].as_flattened_mut() {
+            *word = joined([by(*word as u32), by((*word >> 32) as u32)]);
+        }
+    }
+}
+
+/// Returns two positions as a word of the sampler.
+fn joined([first, second]: [u32; 2]) -> u64 {
+    u64::from(first) | u64::from(second) << 32
 }
 
 #[cfg(test)]
 mod tests {
-    use icecore_elf::walk_rows::RowKind;
+    use icecore_elf::walk_rows::{Row, RowKind};
 
     use super::*;
 
@@ -274,8 +324,11 @@ mod tests {
         for begin in [0, 1, 255, 256, 70_000] {
             let rows: Vec<Row> =
                 sparse.clone().chain(dense.clone()).chain(rare.clone()).map(|at| row(begin + at)).collect();
-            let end = rows.last().expect("rows").at;
-            let chunks = chunks(&rows, 7);
+            let rows = WalkRows { begin: 0, rows };
+            let mut packed = Packed::of(&rows).expect("rows");
+            packed.move_to(7);
+            let Packed { len: end, chunks, .. } = packed;
+            let rows = rows.rows;
             for place in
                 (0..=end).step_by(17).chain(begin + 299_990..begin + 301_510).chain([0, end - 1, end])
             {
@@ -289,7 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_are_no_chunks_of_positions() {
-        assert_eq!(chunks(&[], 0), [[BEYOND; ROWS]]);
+    fn no_rows_and_those_of_too_much_code_are_not_packed() {
+        let row = |at| Row { at, cfa: 1, fp: 0, kind: RowKind::Sp, is_start: true };
+        for rows in [vec![], vec![row(MAX_CODE_BYTES + 1)]] {
+            assert_eq!(Packed::of(&WalkRows { begin: 0, rows }), None);
+        }
     }
 }

@@ -89,6 +89,13 @@ impl SentPages {
 /// A part of the unwind tables: `union table_chunk` of bpf/tables.h.
 pub(crate) type Chunk = [u64; 512];
 
+/// The bytes of a chunk.
+pub(crate) fn bytes_of(chunk: &Chunk) -> [u8; size_of::<Chunk>()] {
+    let mut bytes = [0; _];
+    bytes.as_chunks_mut().0.iter_mut().zip(chunk).for_each(|(to, word)| *to = word.to_ne_bytes());
+    bytes
+}
+
 /// The unwind tables of files in the sampler.
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -106,8 +113,7 @@ impl Tables {
     pub(crate) fn put(&mut self, first: u32, chunks: &[Chunk]) -> anyhow::Result<()> {
         for (number, chunk) in (first..).zip(chunks) {
             let segment = self.segment(number / SEGMENT_CHUNKS)?;
-            let bytes: Vec<u8> = chunk.iter().flat_map(|row| row.to_ne_bytes()).collect();
-            segment.update(&(number % SEGMENT_CHUNKS).to_ne_bytes(), &bytes, MapFlags::ANY)?;
+            segment.update(&(number % SEGMENT_CHUNKS).to_ne_bytes(), &bytes_of(chunk), MapFlags::ANY)?;
         }
         Ok(())
     }

@@ -25,7 +25,9 @@ use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
-pub(crate) use lists::{Chunk, MAX_CHUNKS, MAX_TABLES, MAX_TRUSTED, OfGo, SentPages, Tables, Trusted};
+pub(crate) use lists::{
+    Chunk, MAX_CHUNKS, MAX_TABLES, MAX_TRUSTED, OfGo, SentPages, Tables, Trusted, bytes_of,
+};
 pub(crate) use load::WAYS;
 
 /// The state of a process or thread that has not ended, in the lists of targets.
