@@ -13,21 +13,6 @@ static __always_inline bool is_on_signal_stack(__u64 sp)
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* Reads the signal handlers of a process into the buffer for a page; returns false if it cannot. (It returns no pointer: the compiler
- * would test the result of the read instead of the pointer, and the verifier of 6.1 does not see that both are the same.) */
-static __always_inline bool read_actions(struct scratch *scratch)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct sighand_struct *handlers = BPF_CORE_READ(task, sighand);
-
-	return !bpf_probe_read_kernel(scratch->page.bytes, sizeof(handlers->action), &handlers->action);
-}
-
-static __always_inline const struct k_sigaction *actions_of(const struct scratch *scratch)
-{
-	return (const void *)scratch->page.bytes;
-}
-
 /* The addresses to which signal handlers return: the trampoline of the C library, and perhaps one of the program. */
 struct trampolines {
 	const __u64 *frames;

@@ -11,6 +11,7 @@
 #include "code.h"
 #include "tables.h"
 #include "walk.h"
+#include "signals.h"
 #include "table_walk.h"
 #include "pages.h"
 #include "believed.h"

@@ -11,10 +11,6 @@
 /* The bytes that are searched in one step; the two words that are compared lie 16 bytes apart. */
 #define SEARCHED_BYTES (STACK_PAGE_LEN - PART_LEN)
 
-#define SIGNAL_FRAME_MASK 304
-/* Flag: the handler runs on the alternate stack. */
-#define SA_ONSTACK 0x08000000
-
 /* The registers in the frame of a signal. */
 struct saved_registers {
 	unsigned long r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
@@ -82,25 +78,6 @@ static long search_page(__u32 i, struct search *search)
 	return search->found || from <= search->stack;
 }
 
-/* Returns true if the handler of a signal is still running: until it returns, its signal is blocked, which it was not before, and so are
- * the signals of its mask. After a handler has returned, its frame stays in memory, and a program may use this stack for something else
- * (coroutines). A handler that does not block its own signal is not recognized. */
-static __always_inline bool is_handled(struct scratch *scratch, __u64 signal_frame)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 blocked = BPF_CORE_READ(task, blocked.sig[0]), before;
-	const struct k_sigaction *actions = actions_of(scratch);
-
-	if (!read_actions(scratch) ||
-	    bpf_probe_read_user(&before, sizeof(before), (void *)(signal_frame + SIGNAL_FRAME_MASK)) || before & ~blocked)
-		return 0;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < 64; i++)
-		if ((blocked & ~before) >> i & 1 && actions[i].sa.sa_flags & SA_ONSTACK && !(actions[i].sa.sa_mask.sig[0] & ~blocked))
-			return 1;
-	return 0;
-}
-
 /* Sends registers and stack of the code that was interrupted by the signal whose handler runs on an alternate stack. */
 VERIFIED_ALONE int send_interrupted(__u32 slot)
 {
@@ -118,7 +95,7 @@ VERIFIED_ALONE int send_interrupted(__u32 slot)
 	saved = (const void *)scratch->page.bytes;
 	search.scratch = scratch;
 	bpf_loop(MAX_SIGNAL_FRAME / SEARCHED_BYTES + 1, search_page, &search, 0);
-	if (!search.found || !is_handled(scratch, search.found - 24) ||
+	if (!search.found || !is_handled(slot, search.found - 24) ||
 	    bpf_probe_read_user(scratch->page.bytes, sizeof(*saved), (void *)(search.found + 24)))
 		return 0;
 	record = &scratch->record;

@@ -5,7 +5,9 @@
 
 /* How often a walk goes to another stack: from a handler of a signal, and from functions that switch stacks. */
 #define MAX_SWITCHES 8
-/* Where a signal's frame has registers, from its stack pointer on (struct rt_sigframe). */
+/* Where a signal's frame has the alternate stack and its size, and registers, from its stack pointer on (struct rt_sigframe). */
+#define SIGNAL_STACK 16
+#define SIGNAL_STACK_SIZE 32
 #define SIGNAL_FP 120
 #define SIGNAL_SP 160
 #define SIGNAL_IP 168
@@ -153,6 +155,33 @@ static __always_inline __u64 cfa_behind_c(struct table_walk *walk, const struct 
 	return walk->begin + 8 * ROW_CFA(row);
 }
 
+/* Goes from the frame of a signal to what the signal interrupted, and returns its address; 0 if it is not known. A handler on an alternate
+ * stack leaves its frame there when it returns, and the program may use this stack for something else: what was interrupted then has gone
+ * on long since. On the same stack, nothing is left of the frame. */
+VERIFIED_ALONE __u64 leave_handler(__u32 slot)
+{
+	struct scratch *scratch = scratch_of(slot);
+	__u64 stack, size, fp, sp, ip;
+	struct table_walk *walk;
+
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+	if (walk->switches++ >= MAX_SWITCHES || !read_word(walk, walk->sp + SIGNAL_STACK, &stack) ||
+	    !read_word(walk, walk->sp + SIGNAL_STACK_SIZE, &size) || !read_word(walk, walk->sp + SIGNAL_FP, &fp) ||
+	    !read_word(walk, walk->sp + SIGNAL_SP, &sp) || !read_word(walk, walk->sp + SIGNAL_IP, &ip))
+		return 0;
+	if (walk->sp - stack < size && sp - stack >= size && !is_handled(slot, walk->sp - sizeof(__u64)))
+		return 0;
+	walk->fp = fp;
+	walk->sp = sp;
+	walk->begin = sp;
+	walk->ip = ip;
+	walk->fp_is_lost = 0;
+	walk->is_interrupted = 1;
+	return ip ? ip | FRAME_INTERRUPTED : 0;
+}
+
 /* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
  * there is none, or it is not known. */
 VERIFIED_ALONE __u64 step_out(__u32 slot)
@@ -214,16 +243,7 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		walk->sp = cfa;
 		return walk->ip;
 	case ROW_SIGNAL:
-		if (walk->switches++ >= MAX_SWITCHES || !read_word(walk, sp + SIGNAL_FP, &fp) || !read_word(walk, sp + SIGNAL_SP, &cfa) ||
-		    !read_word(walk, sp + SIGNAL_IP, &word))
-			return 0;
-		walk->fp = fp;
-		walk->sp = cfa;
-		walk->begin = cfa;
-		walk->ip = word;
-		walk->fp_is_lost = 0;
-		walk->is_interrupted = 1;
-		return walk->ip ? walk->ip | FRAME_INTERRUPTED : 0;
+		return leave_handler(slot);
 	case ROW_ROOT:
 		walk->is_whole = 1;
 		return 0;

@@ -7,7 +7,9 @@
  * fiber:      `fiber` returns to the first byte of a function, and `switch_stacks`, which never called it, ends just there.
  * red_zone:   `in_red_zone` has saved the frame pointer of its caller below the stack pointer, and has that of `outer_frame` in its place.
  * lies:       `lies` has unwind tables that take the frame of its caller, `above_lies`, for a part of its own.
- * coroutine:  the stack of `resumed` is the one on which a signal handler has returned long ago. */
+ * coroutine:  the stack of `resumed` is the one on which a signal handler has returned long ago.
+ * injected:   a signal handler lets the program go on in `landing`, as if the first instruction of `get` had called it.
+ * in_place:   as `coroutine`, and another function has the place of what the signal interrupted. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>
@@ -15,7 +17,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone))
@@ -157,7 +161,23 @@ static void (*volatile make_pointer)(void) = make, (*volatile resume_pointer)(vo
 KEEP void set_up(void) { CALL(make_pointer()); }
 KEEP void go_on(void) { CALL(resume_pointer()); }
 
-static void run_coroutine(void)
+/* The same with frames of one size: what the signal has interrupted seems to be called by `goes_on`. */
+KEEP void makes_here(void)
+{
+	__asm__ volatile("syscall" ::"a"(SYS_kill), "D"(getpid()), "S"(SIGUSR1) : "rcx", "r11", "memory");
+	sink++;
+}
+KEEP void resumes_here(void)
+{
+	if (!_setjmp(back))
+		_longjmp(coroutine, 1);
+	sink++;
+}
+static void (*volatile makes_pointer)(void) = makes_here, (*volatile resumes_pointer)(void) = resumes_here;
+KEEP void makes(void) { CALL(makes_pointer()); }
+KEEP void goes_on(void) { CALL(resumes_pointer()); }
+
+static void run_coroutine(void (*set_up)(void), void (*go_on)(void))
 {
 	stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) };
 	sigset_t other;
@@ -172,6 +192,32 @@ static void run_coroutine(void)
 	sigprocmask(SIG_BLOCK, &other, 0);
 	while (!is_over())
 		CALL(go_on());
+}
+
+static sigjmp_buf round_again;
+
+/* Seems to be called by the first instruction of `get`, which has called nobody. */
+KEEP void landing(void)
+{
+	CALL(leaf(20000));
+	siglongjmp(round_again, 1);
+}
+static void injects(int number, siginfo_t *info, void *context)
+{
+	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+
+	(void)number, (void)info;
+	registers[REG_RSP] -= 8;
+	*(greg_t *)registers[REG_RSP] = registers[REG_RIP];
+	registers[REG_RIP] = (greg_t)landing;
+}
+KEEP int get(int *from) { return *from; }
+KEEP void gets_it(int *from) { sink += get(from); sink++; }
+KEEP void round_of(void)
+{
+	if (!sigsetjmp(round_again, 1))
+		gets_it(0);
+	sink++;
 }
 
 int main(int argc, char **argv)
@@ -197,8 +243,16 @@ int main(int argc, char **argv)
 			CALL(outer_frame(200000));
 	} else if (!strcmp(argv[1], "fiber")) {
 		run_fiber();
+	} else if (!strcmp(argv[1], "injected")) {
+		struct sigaction action = { .sa_sigaction = injects, .sa_flags = SA_SIGINFO };
+
+		sigaction(SIGSEGV, &action, 0);
+		while (!is_over())
+			round_of();
+	} else if (!strcmp(argv[1], "in_place")) {
+		run_coroutine(makes, goes_on);
 	} else {
-		run_coroutine();
+		run_coroutine(set_up, go_on);
 	}
 	return own[0] - 1;
 }

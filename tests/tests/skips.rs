@@ -158,13 +158,30 @@ fn root_a_signal_that_is_over_has_interrupted_nobody() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
-    let recorded = recorded(&program, "coroutine", &[]);
-    let samples = of_leaf(&recorded);
-    for sample in &samples {
-        assert!(!sample.has("make") && !sample.has("go_on"), "{:?}", sample.names("user"));
-        assert_eq!(sample.0["incomplete"], true, "{:?}", sample.names("user"));
+    for scenario in ["coroutine", "in_place"] {
+        let recorded = recorded(&program, scenario, &[]);
+        for sample in &of_leaf(&recorded) {
+            let names = sample.names("user");
+            let is_other = |name: &&str| ["make", "go_on", "makes_here", "goes_on", "main"].contains(name);
+            assert!(!names.iter().any(is_other), "{scenario}: {names:?}");
+            assert_eq!(sample.0["incomplete"], true, "{scenario}: {names:?}");
+        }
+        assert_told(&recorded);
     }
-    assert_told(&recorded);
+}
+
+#[test]
+fn root_a_function_that_was_pushed_by_hand_begins_no_stack() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
+    for unwind in ["auto", "copy"] {
+        let recorded = recorded(&program, "injected", &["--unwind", unwind]);
+        let truth = ["leaf", "landing", "get", "gets_it", "round_of", "main"];
+        assert_right_or_marked(&of_leaf(&recorded), &[&truth]);
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ use super::{By, End, Frame, Limits, Miss, ModuleAddress, Modules, StackMemory, w
 
 /// How many words above a frame without unwind tables are searched for the return address with which a stack begins.
 const START_WORDS: u64 = 16;
+/// How far above the first address of a stack that a program began by hand no other return address lies, words.
+const BEGUN_WORDS: u64 = 512;
 
 /// How a stack continues after a function of Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,10 @@ impl Unwinder {
             }
             let stack = Stack { memory, modules, place, is_interrupted: frame.is_interrupted() };
             frame.by = match self.step(&mut registers, &mut growth, &stack) {
+                Ok(By::Begun) if has_callers_above(registers.sp(), memory, modules) => {
+                    out.truncate(out.len().saturating_sub(1).max(begin + 1));
+                    return End::Unmapped;
+                }
                 Ok(By::Begun) => {
                     out.last_mut().expect("bug: the leaf is there").by = By::Begun;
                     return End::Root;
@@ -283,6 +289,20 @@ fn start_above(sp: Avma, memory: &impl StackMemory, modules: &impl Modules) -> O
         }
     }
     None
+}
+
+/// Returns true if a possible return address lies above: whoever put the address of a function there did not begin a stack with it. A
+/// stack that was begun by hand ends there.
+fn has_callers_above(sp: Avma, memory: &impl StackMemory, modules: &impl Modules) -> bool {
+    for slot in (0..BEGUN_WORDS).map(|word| sp.wrapping_add(8 * word)) {
+        match memory.read_u64(slot).map(Avma) {
+            Ok(word) if may_return_to(word, modules) => return true,
+            Ok(_) | Err(Miss::NoAddress) => {}
+            Err(Miss::Beyond) => return true,
+            Err(Miss::Elsewhere) => return false,
+        }
+    }
+    false
 }
 
 /// Returns true if a word may be a return address.

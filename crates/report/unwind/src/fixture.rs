@@ -100,8 +100,9 @@ pub(super) struct Thread {
     /// Where the copy of the stack ends.
     pub(super) end: u64,
     pub(super) limits: Limits,
-    /// Whether a call precedes every address.
+    /// Whether a call precedes every address but one, which it precedes in any case.
     pub(super) is_behind_call: Option<bool>,
+    pub(super) called_at: Avma,
     /// The return address with which the stack begins.
     pub(super) start: Avma,
     /// A return address into code whose own return address is the second word on the stack.
@@ -135,6 +136,7 @@ impl Thread {
             words,
             limits: Limits::new(machine),
             is_behind_call: None,
+            called_at: Avma(0),
             start: Avma(0),
             known: Avma(0),
             impossible: Vec::new(),
@@ -165,8 +167,8 @@ impl StackMemory for Thread {
 }
 
 impl Modules for Thread {
-    fn is_behind_call(&self, _address: Avma) -> Option<bool> {
-        self.is_behind_call
+    fn is_behind_call(&self, address: Avma) -> Option<bool> {
+        if address == self.called_at { Some(true) } else { self.is_behind_call }
     }
 
     fn known_frame(&self, return_address: Avma) -> Option<u64> {

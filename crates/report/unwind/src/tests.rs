@@ -177,6 +177,7 @@ fn a_stack_that_was_begun_by_hand_ends_there() {
     // The address of a function's first instruction is where a call can only return to if it is the last of another one.
     let mut thread =
         Thread::new(vec![Function::using(0x100, 8), Function::using(0x200, 8)], 0x100, &[IMAGE + 0x200]);
+    thread.end = 0;
     for (is_behind_call, end) in
         [(Some(false), End::Root), (Some(true), End::NoTables(Some(3))), (None, End::NoTables(Some(3)))]
     {
@@ -185,6 +186,18 @@ fn a_stack_that_was_begun_by_hand_ends_there() {
         let by = if end == End::Root { By::Begun } else { By::Tables };
         assert_eq!(thread.unwind().0[1].by, by);
     }
+}
+
+#[test]
+fn the_address_of_a_function_below_other_callers_begins_no_stack() {
+    let words = [1, 2, IMAGE + 0x200, 7, IMAGE + 0x205, IMAGE + 0x305];
+    let mut thread = Thread::new(chain(), 0x101, &words);
+    thread.is_behind_call = Some(false);
+    assert_eq!(thread.offsets(), (vec![0x101], End::Unmapped), "the copy ends before anybody knows");
+    thread.end = 0;
+    assert_eq!(thread.offsets(), (vec![0x101, 0x200], End::Root), "nothing above was called");
+    thread.called_at = Avma(IMAGE + 0x305);
+    assert_eq!(thread.offsets(), (vec![0x101], End::Unmapped));
 }
 
 #[test]
