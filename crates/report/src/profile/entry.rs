@@ -34,8 +34,27 @@ const ENTRIES_OF_LIBC: [&str; 5] = ["start_thread", "clone", "clone3", "start", 
 /// How names of C libraries begin.
 const LIBCS: [&str; 6] = ["libc.so", "libc-2", "libpthread", "ld-musl", "libc.musl", "ld-linux"];
 
+/// Entry points of threads that the thread which makes them calls as well: only who calls others there has begun.
+const CLONES: [&str; 5] = ["__clone", "__clone_internal", "__clone3", "clone", "clone3"];
+
+/// Whether a function is an entry point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    No,
+    Yes,
+    /// If it has called a function.
+    OfOthers,
+}
+
+impl Entry {
+    /// Returns true if a stack begins with it.
+    pub(crate) fn begins(self, has_called: bool) -> bool {
+        self == Self::Yes || self == Self::OfOthers && has_called
+    }
+}
+
 /// Returns for each function whether it is an entry point.
-pub(crate) fn entries(names: &Names) -> Vec<bool> {
+pub(crate) fn entries(names: &Names) -> Vec<Entry> {
     let of_libc: Vec<bool> = names
         .images
         .iter()
@@ -47,23 +66,28 @@ pub(crate) fn entries(names: &Names) -> Vec<bool> {
         let is_entry = ENTRIES.contains(&name)
             || name.starts_with(ENTRY_PREFIX)
             || is_libc && ENTRIES_OF_LIBC.contains(&name);
-        f.side == Side::User && f.reason.is_none() && is_entry
+        match f.side == Side::User && f.reason.is_none() && is_entry {
+            true if CLONES.contains(&name) => Entry::OfOthers,
+            true => Entry::Yes,
+            false => Entry::No,
+        }
     };
     names.functions.iter().map(is_entry).collect()
 }
 
 /// Returns for each stack whether its outermost frame is an entry point.
 pub(super) fn below(names: &Names, stacks: &[Stack]) -> Vec<bool> {
-    let is_entry = entries(names);
-    let mut begins = vec![false; stacks.len()];
+    let entries = entries(names);
+    // The outermost function, and whether it has called one.
+    let mut begins = vec![(Entry::No, false); stacks.len()];
     for (position, stack) in stacks.iter().enumerate().skip(1) {
-        let function = names.frames[stack.frame as usize].function;
-        begins[position] = match stack.caller {
-            0 => is_entry[function as usize],
-            caller => begins[caller as usize],
+        let function = names.frames[stack.frame as usize].function as usize;
+        begins[position] = match (stack.caller, begins[stack.caller as usize]) {
+            (0, _) => (entries[function], false),
+            (_, (entry, has_called)) => (entry, has_called || names.functions[function].side == Side::User),
         };
     }
-    begins
+    begins.into_iter().map(|(entry, has_called)| entry.begins(has_called)).collect()
 }
 
 #[cfg(test)]
@@ -79,5 +103,8 @@ mod tests {
         // Outside of the C library, a name that any program may use is no entry point.
         let profile = fixture::profile(&[("start_thread;main", 1), ("clone;main", 1)]);
         assert!(!below(&profile.names, &profile.stacks).contains(&true));
+        // Who makes a thread is in this function, too.
+        let profile = fixture::profile(&[("__clone3", 1), ("__clone3;start", 1)]);
+        assert_eq!(below(&profile.names, &profile.stacks), [false, false, true]);
     }
 }

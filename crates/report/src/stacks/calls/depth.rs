@@ -69,6 +69,10 @@ fn follow(code: &Code<'_>, start: Svma, wanted: Svma, most: usize) -> (usize, Op
             states.insert(at, state);
             // A jump after a push leads into the frame of another function.
             let Some((step, Some(instruction))) = flow::step(code, at, None) else { break };
+            // A call has popped its arguments, and every distance behind it is wrong; or this is a jump.
+            if instruction.mnemonic() == Mnemonic::Ret && state.sp.is_some_and(|sp| sp != 0) {
+                return (states.len(), None);
+            }
             state.pass(&instruction, &mut infos);
             match step.goes {
                 Goes::On => {}
@@ -130,6 +134,7 @@ impl State {
                     self.saved = self.sp;
                 }
             }
+            Mnemonic::Pop if is_register(0, Register::RSP) => self.sp = None,
             Mnemonic::Leave => {
                 let Rbp::Frame(frame) = before.rbp else {
                     (self.sp, self.rbp) = (None, Rbp::Other);

@@ -101,6 +101,18 @@ reads:
     pop %rbx
     ret
     .size reads, . - reads
+    .type pushing, @function
+pushing:
+    push $1
+    push $2
+    call popping
+after_popping:
+    ret
+    .size pushing, . - pushing
+    .type popping, @function
+popping:
+    ret $16
+    .size popping, . - popping
     .type other, @function
 other:
     and $-32, %rsp
@@ -209,6 +221,7 @@ fn the_frame_of_a_function_is_read_from_its_instructions() {
     assert_eq!(shape("after_leaf"), Some((Some(16), CallersFp::Saved(8))));
     assert_eq!(shape("in_return"), Some((Some(0), CallersFp::Kept)), "as `leave` restores it");
     assert_eq!(shape("in_other"), None, "aligned to what nobody knows");
+    assert_eq!(shape("after_popping"), None, "what it has called has popped its arguments");
     assert_eq!(code.shape(assembled.at("after_leaf"), true).and_then(|shape| shape.from_fp), Some(8));
     assert_eq!(
         code.shape(assembled.at("aligned"), true),

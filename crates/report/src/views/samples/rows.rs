@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::base::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
 use crate::profile::Matches;
+use crate::profile::entry::Entry;
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Loaded;
 use crate::recording::spaces::SpaceId;
@@ -26,7 +27,7 @@ pub(super) struct Lister<'a> {
     pub(super) waits: WaitRows,
     pub(super) kinds: Kinds<'a>,
     /// For each function, whether it is an entry point.
-    pub(super) entries: Vec<bool>,
+    pub(super) entries: Vec<Entry>,
 }
 
 /// The JSON object of a sample.
@@ -176,7 +177,7 @@ impl<'a> Lister<'a> {
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
         let mut ignored = false;
-        let (mut hidden, mut begins) = (false, false);
+        let (mut hidden, mut begins, mut user_frames) = (false, false, 0);
         let (mut bytes, mut left_out) = (0, 0);
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
         let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
@@ -185,7 +186,8 @@ impl<'a> Lister<'a> {
                 self.located.position(place).or_else(|| self.located.position(CodeLocation::Lost))?;
             for frame in self.names.of_places.of(position) {
                 let function = self.names.frames[*frame as usize].function as usize;
-                begins = self.entries[function];
+                begins = self.entries[function].begins(user_frames > 0);
+                user_frames += usize::from(side == Side::User);
                 focused |= self.matches.in_focus[function];
                 ignored |= self.matches.ignored[function];
                 if self.matches.hidden[function] {
