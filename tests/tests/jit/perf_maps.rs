@@ -73,7 +73,9 @@ fn root_a_child_runs_code_under_the_names_that_its_parent_gave_it() {
     if !has_ebpf() {
         return;
     }
-    assert_named(&names(&recorded("forked").samples(&[])), &["alpha"]);
+    // On a busy machine the parent may be gone before the recorder has looked at its map.
+    let is_named = |recorded: &Recorded| names(&recorded.samples(&[])).contains_key("alpha");
+    assert_named(&names(&Recorded::until(is_named, || recorded("forked")).samples(&[])), &["alpha"]);
 }
 
 /// Returns how many samples have a function on their stack, and how often its caller is JIT code of each name; unnamed code under
