@@ -188,7 +188,7 @@ static __always_inline __u64 changed_ns(struct inode___with_size *of)
 	return BPF_CORE_READ(first, i_ctime.tv_sec) * SECOND_NS + BPF_CORE_READ(first, i_ctime.tv_nsec);
 }
 
-/* The vDSO has no file: its key has the address of its image, and no size. Returns false for other code in no file. */
+/* The vDSO has no file: its key has the address of its image, and no device. Returns false for other code in no file. */
 static __always_inline bool is_vdso(struct mm_struct *of, struct code_range *range, struct file_key *key)
 {
 #if defined(__TARGET_ARCH_x86)
