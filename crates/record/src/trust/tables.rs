@@ -90,9 +90,10 @@ impl Tables {
             let mut filled = Filled { sampler, files: 0, chunks: 0 };
             for wanted in wanted {
                 let key = wanted.missed.file;
-                let rows = match kept.as_ref().and_then(|kept| kept.find(&key)) {
+                let kept = kept.as_ref().filter(|_| key.is_on_disk());
+                let rows = match kept.and_then(|kept| kept.find(&key)) {
                     Some(rows) => Some(Some(rows)),
-                    None => wanted.rows_to_keep(kept.as_ref()),
+                    None => wanted.rows_to_keep(kept),
                 };
                 let is_done = rows.is_some();
                 rows.into_iter().for_each(|rows| filled.add(&key, rows));
@@ -179,7 +180,7 @@ impl Wanted {
     fn rows_to_keep(self, kept: Option<&Kept>) -> Option<Option<Packed>> {
         let (key, begun) = (self.missed.file, Instant::now());
         let rows = self.rows()?;
-        let is_long = begun.elapsed() >= kept::LONG && !key.is_vdso();
+        let is_long = begun.elapsed() >= kept::LONG;
         if let (Some(kept), Some(rows), true) = (kept, &rows, is_long) {
             kept.keep(&key, rows);
         }

@@ -131,6 +131,12 @@ impl FileKey {
         u32_at(&self.0, offset_of!(file_key, dev)) == Some(0)
     }
 
+    /// Returns true if it is on a disk: its device has a major number, in the upper 12 of 32 bits. Others have the numbers of devices
+    /// that are gone, and the owner of a file system without a disk (FUSE) may set all else.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        u32_at(&self.0, offset_of!(file_key, dev)).is_some_and(|dev| dev >> 20 != 0)
+    }
+
     /// Returns true if a file has inode, size and time of the last change from here. (Some file systems show another device to users.)
     pub(crate) fn is_of(&self, file: &Metadata) -> bool {
         let field = |at| u64_at(&self.0, at).unwrap_or_default();

@@ -188,19 +188,19 @@ fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
         (offset_of!(file_key, inode), meta().ino()),
         (offset_of!(file_key, size), meta().size()),
         (offset_of!(file_key, changed_ns), changed_ns as u64),
-        (offset_of!(file_key, dev), 1),
+        (offset_of!(file_key, dev), 254 << 20 | 1),
     ] {
         put(&mut bytes, offset_of!(no_table_record, file) + field, value);
     }
     let Ok(Event::NoTable(missed)) = decode(&bytes) else { panic!("it is one") };
     assert_eq!((missed.tgid, missed.start, missed.end), (7, Avma(0x5000), Avma(0x6000)));
-    assert!(missed.file.is_of(&meta()) && !missed.file.is_vdso());
+    assert!(missed.file.is_of(&meta()) && !missed.file.is_vdso() && missed.file.is_on_disk());
     // The same size, and nothing else is told from outside.
     std::thread::sleep(std::time::Duration::from_millis(20));
     std::fs::write(file.path(), "CODE").expect("room");
     assert!(!missed.file.is_of(&meta()), "it was overwritten");
     let Ok(Event::NoTable(missed)) = decode(&vdso) else { panic!("it is one") };
-    assert!(missed.file.is_vdso());
+    assert!(missed.file.is_vdso() && !missed.file.is_on_disk());
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
     }
