@@ -42,9 +42,9 @@ struct {
 
 /* A row; the bits are those of `Row::bits` in crates/format/elf/src/walk_rows.rs. */
 #define ROW_PLACE(row) ((__u32)(row))
-#define ROW_CFA(row) ((row) >> 32 & 0xffff)
-#define ROW_FP(row) ((row) >> 48 & 0xff)
-#define ROW_KIND(row) ((row) >> 56 & 0x7f)
+#define ROW_CFA(row) ((row) >> 32 & 0x7ffff)
+#define ROW_FP(row) ((row) >> 51 & 0xff)
+#define ROW_KIND(row) ((row) >> 59 & 0xf)
 #define ROW_IS_START (1ULL << 63)
 #define ROW_FP_LOST 0xff
 

@@ -4,6 +4,7 @@
  * buffer:    `work` has a buffer of 64 KiB; `ten`, `thirty` and `sixty` call it, and the time of each is what its name says.
  * recursion: 400 frames of `deep`, entered by `left` (a quarter of the time) and `right` (the rest).
  * deepest:   the same with 4,000 frames: `far_left` and `far_right`.
+ * broad:     the frame of `broad` has 600 KiB, that of `broader` 3 MiB; half of the time each.
  * exec:      `before` and, after an exec of the same program in the same thread, `after` call the same function with the
  *            same stack pointers; half of the time each. */
 #define _GNU_SOURCE
@@ -65,6 +66,19 @@ KEEP void right(void) { CALL(deep(400, 6000)); }
 KEEP void far_left(void) { CALL(deep(4000, 2000)); }
 KEEP void far_right(void) { CALL(deep(4000, 6000)); }
 
+#define KEEP_WITH_FRAME(name, size) \
+	KEEP void name(long us) \
+	{ \
+		char room[size]; \
+\
+		__asm__ volatile("" ::"r"(room) : "memory"); \
+		for (long until = cpu_us() + us; cpu_us() < until;) \
+			CALL(spin(20)); \
+		__asm__ volatile("" ::"r"(room) : "memory"); \
+	}
+KEEP_WITH_FRAME(broad, 600 << 10)
+KEEP_WITH_FRAME(broader, 3 << 20)
+
 KEEP void before(long us) { CALL(work(us)); }
 KEEP void after(long us) { CALL(work(us)); }
 
@@ -81,6 +95,9 @@ int main(int argc, char **argv)
 			;
 	} else if (!strcmp(name, "deepest")) {
 		for (; cpu_us() < until; far_left(), far_right())
+			;
+	} else if (!strcmp(name, "broad")) {
+		for (; cpu_us() < until; broad(3000), broader(3000))
 			;
 	} else if (!strcmp(name, "exec")) {
 		before(ms * 500);

@@ -91,6 +91,23 @@ fn root_callers_far_outside_are_exact() {
 }
 
 #[test]
+fn root_callers_of_functions_with_frames_of_megabytes_are_exact() {
+    if !has_ebpf() {
+        return;
+    }
+    let (_, mut samples) = walked(&[text(&callers()), "broad", "1500"]);
+    samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
+    for sample in &samples {
+        let names = sample.names("user");
+        assert!(matches!(names[..], ["spin", "broad" | "broader", "main", _, _, "_start"]), "{names:?}");
+    }
+    for function in ["broad", "broader"] {
+        let found = share(&samples, function);
+        assert!((found - 0.5).abs() < 0.06, "{function}: {found}");
+    }
+}
+
+#[test]
 fn root_libraries_that_take_turns_at_one_address_have_their_own_tables() {
     if !has_ebpf() {
         return;

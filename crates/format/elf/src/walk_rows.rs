@@ -25,6 +25,8 @@ use crate::{EhFrameHdr, Layout, Machine, Svma, cfi};
 pub const MAX_EH_FRAME_BYTES: u64 = 64 << 20;
 /// The most rows of a file: 32 MiB of them.
 pub const MAX_ROWS: usize = 4 << 20;
+/// The largest [`Row::cfa`]: 4 MiB. Frames of half a MiB are in rustc.
+const MAX_CFA: u32 = (1 << 19) - 1;
 /// `r` of [`Row::fp`]: the frame pointer is the caller's.
 pub const FP_SAME: u8 = 0;
 /// The frame pointer of the caller is unknown.
@@ -44,8 +46,8 @@ const WORD: i64 = 8;
 pub struct Row {
     /// Distance of the place from [`WalkRows::begin`], bytes.
     pub at: u32,
-    /// By the kind: words or bytes from the base to the CFA.
-    pub cfa: u16,
+    /// By the kind: words or bytes from the base to the CFA, 19 bits.
+    pub cfa: u32,
     /// Words from the CFA down to the saved frame pointer; or [`FP_SAME`], [`FP_LOST`].
     pub fp: u8,
     /// How the caller is found.
@@ -110,8 +112,8 @@ struct Function {
 impl Row {
     /// The row as the kernel has it: place, CFA, frame pointer, kind from the lowest bit on.
     pub fn bits(self) -> u64 {
-        let kind = self.kind as u64 | u64::from(self.is_start) << 7;
-        u64::from(self.at) | u64::from(self.cfa) << 32 | u64::from(self.fp) << 48 | kind << 56
+        let kind = self.kind as u64 | u64::from(self.is_start) << 4;
+        u64::from(self.at) | u64::from(self.cfa) << 32 | u64::from(self.fp) << 51 | kind << 59
     }
 
     fn unknown(at: u32) -> Self {
@@ -258,7 +260,7 @@ fn compiled<'d>(
         Some(_) => FP_LOST,
     };
     let (kind, cfa) = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => match (*register, words(*offset)) {
+        CfaRule::RegisterAndOffset { register, offset } => match (*register, words(*offset).filter(|cfa| *cfa <= MAX_CFA)) {
             (SP, Some(cfa)) => (RowKind::Sp, cfa),
             (FP, Some(cfa)) => (RowKind::Fp, cfa),
             _ => return unknown,
@@ -266,11 +268,11 @@ fn compiled<'d>(
         CfaRule::Expression(expression) => match *bytes(section, expression) {
             // DW_OP_breg7 8, breg16 0, lit15, and, litN, ge, lit3, shl, plus
             [0x77, 8, 0x80, 0, 0x3f, 0x1a, from @ 0x31..=0x3f, 0x2a, 0x33, 0x24, 0x22] => {
-                (RowKind::Stub, u16::from(from - 0x30))
+                (RowKind::Stub, u32::from(from - 0x30))
             }
             // DW_OP_breg6 -N, deref
             [0x76, off @ 0x40..=0x7f, 0x06] if is_saved_at_fp(row, section) => {
-                (RowKind::Aligned, u16::from(0x80 - off))
+                (RowKind::Aligned, u32::from(0x80 - off))
             }
             _ => return unknown,
         },

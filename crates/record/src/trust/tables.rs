@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_row_of_each_place_is_found() {
-        let row = |at| Row { at, cfa: (at % 1000) as u16, fp: 0, kind: RowKind::Sp, is_start: at % 3 == 0 };
+        let row = |at| Row { at, cfa: at % 1000, fp: 0, kind: RowKind::Sp, is_start: at % 3 == 0 };
         // Blocks with a row for each byte, with some, and with none; from the first byte on and later.
         let sparse = (0..4000).map(|at| at * 61);
         let dense = (0..1500).map(|at| 300_000 + at);

@@ -89,7 +89,7 @@ fn g_slot(code: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn row(kind: RowKind, cfa: u16) -> Row {
+    fn row(kind: RowKind, cfa: u32) -> Row {
         Row { kind, cfa, ..Row::unknown(0) }
     }
 

@@ -12,7 +12,7 @@ fn row(rows: &WalkRows, at: u32) -> Row {
 }
 
 /// Returns kind, CFA and frame pointer at each of so many bytes of the only function of a source, and after it.
-fn told(directives: &str, len: u32) -> Vec<(RowKind, u16, u8)> {
+fn told(directives: &str, len: u32) -> Vec<(RowKind, u32, u8)> {
     let source = format!(".globl _start; _start: .cfi_startproc; {directives}; .cfi_endproc");
     let elf = assembled(&source);
     let rows = rows_of(&elf);
@@ -27,7 +27,7 @@ fn told(directives: &str, len: u32) -> Vec<(RowKind, u16, u8)> {
     (0..=len).map(told).collect()
 }
 
-const UNKNOWN: (RowKind, u16, u8) = (RowKind::Unknown, 0, FP_LOST);
+const UNKNOWN: (RowKind, u32, u8) = (RowKind::Unknown, 0, FP_LOST);
 
 #[test]
 fn rows_say_what_the_directives_say() {
@@ -42,6 +42,7 @@ fn rows_say_what_the_directives_say() {
     for lost in [".cfi_offset %rbp, -2040", ".cfi_register %rbp, %rax", ".cfi_undefined %rbp"] {
         assert_eq!(told(&format!("{lost}; nop"), 1)[0], (RowKind::Sp, 1, FP_LOST), "{lost}");
     }
+    assert_eq!(told(".cfi_def_cfa_offset 4194296; nop", 1)[0], (RowKind::Sp, 524_287, FP_SAME));
     assert_eq!(told(".cfi_offset %rbp, -2032; nop", 1)[0], (RowKind::Sp, 1, 254));
     // No unwinder: it keeps the arguments of its caller.
     assert_eq!(told(".cfi_offset %rax, -24; .cfi_offset %rcx, -32; nop", 1)[0], (RowKind::Sp, 1, FP_SAME));
@@ -66,7 +67,7 @@ fn rules_that_do_not_fit_are_unknown() {
         ".cfi_def_cfa %rbx, 16",
         ".cfi_def_cfa_offset 12",
         ".cfi_def_cfa_offset -8",
-        ".cfi_def_cfa_offset 524288",
+        ".cfi_def_cfa_offset 4194304",
         // A return address elsewhere.
         ".cfi_offset %rip, -16",
         ".cfi_register %rip, %rcx",
@@ -148,6 +149,6 @@ fn rows_of_a_real_program_ascend_and_nearly_all_are_known() {
 
 #[test]
 fn the_bits_of_a_row_are_those_of_the_walk() {
-    let row = Row { at: 0x1234_5678, cfa: 0x9abc, fp: 0xde, kind: RowKind::Aligned, is_start: true };
-    assert_eq!(row.bits(), 0x86de_9abc_1234_5678);
+    let row = Row { at: 0x1234_5678, cfa: 0x7_9abc, fp: 0xde, kind: RowKind::Mark, is_start: true };
+    assert_eq!(row.bits(), 0xc6f7_9abc_1234_5678);
 }
