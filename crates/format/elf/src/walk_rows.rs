@@ -260,11 +260,13 @@ fn compiled<'d>(
         Some(_) => FP_LOST,
     };
     let (kind, cfa) = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => match (*register, words(*offset).filter(|cfa| *cfa <= MAX_CFA)) {
-            (SP, Some(cfa)) => (RowKind::Sp, cfa),
-            (FP, Some(cfa)) => (RowKind::Fp, cfa),
-            _ => return unknown,
-        },
+        CfaRule::RegisterAndOffset { register, offset } => {
+            match (*register, words(*offset).filter(|cfa| *cfa <= MAX_CFA)) {
+                (SP, Some(cfa)) => (RowKind::Sp, cfa),
+                (FP, Some(cfa)) => (RowKind::Fp, cfa),
+                _ => return unknown,
+            }
+        }
         CfaRule::Expression(expression) => match *bytes(section, expression) {
             // DW_OP_breg7 8, breg16 0, lit15, and, litN, ge, lit3, shl, plus
             [0x77, 8, 0x80, 0, 0x3f, 0x1a, from @ 0x31..=0x3f, 0x2a, 0x33, 0x24, 0x22] => {

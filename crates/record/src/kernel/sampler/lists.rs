@@ -38,7 +38,7 @@ impl Sampler<'_> {
         let maps = &self.skel.maps;
         let open = || -> libbpf_rs::Result<_> {
             let (of_files, all) = ((&maps.tables_of_files).try_into()?, (&maps.segments).try_into()?);
-            Ok(Tables { of_files, all, segments: Vec::new() })
+            Ok(Tables { of_files, all, segments: Vec::new(), shown: 0 })
         };
         self.walks_tables.then(open).transpose().context("cannot open the unwind tables of the sampler")
     }
@@ -100,9 +100,11 @@ pub(crate) fn bytes_of(chunk: &Chunk) -> [u8; size_of::<Chunk>()] {
 #[derive(Debug)]
 pub(crate) struct Tables {
     of_files: MapHandle,
-    /// Of segments, which are made when they are needed.
     all: MapHandle,
+    /// Made when they are needed.
     segments: Vec<MapHandle>,
+    /// How many of them the sampler can see.
+    shown: usize,
 }
 
 impl Tables {
@@ -115,7 +117,7 @@ impl Tables {
             let segment = self.segment(number / SEGMENT_CHUNKS)?;
             segment.update(&(number % SEGMENT_CHUNKS).to_ne_bytes(), &bytes_of(chunk), MapFlags::ANY)?;
         }
-        Ok(())
+        self.show()
     }
 
     /// Lets the sampler use the tables of a file. They cover so many bytes of it from `begin` on; `first_position` counts from the first
@@ -143,13 +145,26 @@ impl Tables {
                 ..Default::default()
             };
             let (name, most) = (Some("icecore_rows"), SEGMENT_CHUNKS);
-            let segment = MapHandle::create(MapType::Array, name, 4, CHUNK_BYTES, most, &opts)?;
-            let key = u32::try_from(self.segments.len())?;
-            let fd = segment.as_fd().as_raw_fd();
-            self.all.update(&key.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-            self.segments.push(segment);
+            self.segments.push(MapHandle::create(MapType::Array, name, 4, CHUNK_BYTES, most, &opts)?);
         }
         Ok(&self.segments[at])
+    }
+
+    /// Lets the sampler see the segments that are new. After a change of a map of maps the kernel waits until no program uses the old
+    /// one, 10 ms measured on 6.18; for all changes of a batch it waits once. One by one, the tables of rustc took 300 ms.
+    fn show(&mut self) -> anyhow::Result<()> {
+        let new = self.segments.get(self.shown..).unwrap_or_default();
+        let count = u32::try_from(new.len())?;
+        let keys: Vec<u8> = (self.shown as u32..).take(new.len()).flat_map(u32::to_ne_bytes).collect();
+        let fds: Vec<u8> = new.iter().flat_map(|segment| segment.as_fd().as_raw_fd().to_ne_bytes()).collect();
+        if count > 0 && self.all.update_batch(&keys, &fds, count, MapFlags::ANY, MapFlags::ANY).is_err() {
+            // Older kernels have no batches for maps of maps.
+            for (key, fd) in keys.chunks(4).zip(fds.chunks(4)) {
+                self.all.update(key, fd, MapFlags::ANY)?;
+            }
+        }
+        self.shown = self.segments.len();
+        Ok(())
     }
 }
 
