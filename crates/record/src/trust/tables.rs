@@ -26,7 +26,7 @@ use crate::proc::scan;
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
-/// The number of files that the thread is asked for at a time: it is asked at most ten times a second.
+/// The number of files that the thread is asked for at a time, so that it has more to do while the recorder sleeps, for 100 ms at most.
 const MAX_OPEN: usize = 4;
 /// The number of files that may wait.
 const MAX_WANTED: usize = 4096;
