@@ -14,8 +14,9 @@ use crate::settings::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
-/// Every sample has its kernel stack and its user stack. The recorder follows frame pointers; for code without them it copies what
-/// the report needs to unwind the stack. It analyses nothing itself: read the file with icecore-report, on any machine.
+/// Every sample has its kernel stack and its user stack, also of programs without frame pointers: the sampler walks it by the unwind
+/// tables of the code, or copies what the report needs to unwind it. The recorder analyses nothing itself: read the file with
+/// icecore-report, on any machine.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "icecore-record",
