@@ -34,7 +34,7 @@ use crate::recording::cgroups::CgroupId;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::recording::spans::widened;
-use crate::stacks::hits::{Cell, Hit, Hits, Key, Selection};
+use crate::stacks::hits::{Cell, Hit, Hits, Key, Moment, Selection};
 use crate::stacks::locate::{Located, steps};
 use crate::stacks::waits::WaitGroups;
 use waits::{RowWait, RowWaits};
@@ -58,6 +58,8 @@ pub struct Profile {
     pub rows: Vec<ProfileRow>,
     /// The parts of rows in slices of time, if slices are apart. A row may have several cells in one slice.
     pub cells: Vec<Cell>,
+    /// Every sample, in the order of time, if they are listed.
+    pub moments: Vec<Moment>,
     /// What rows of waits have in common, if waits are counted apart.
     pub waits: Vec<RowWait>,
     /// What the weights add up to.
@@ -241,10 +243,12 @@ impl Profile {
             row_of.push(rows.add(ProfileRow { thread, stack, taken, event, wait, samples, weight, span_ns }));
         }
         let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
+        let moment = |moment: &Moment| Moment { row: row_of[moment.row as usize], ..*moment };
+        let moments = hits.moments.iter().map(moment).collect();
         let threads = threads.into_items();
         let measure = Measure::new(selection, hits);
         let (waits, stacks) = (row_waits.into_items(), composer.into_stacks());
-        Self { names, stacks, threads, rows: rows.rows, cells, waits, measure, emptied: 0 }
+        Self { names, stacks, threads, rows: rows.rows, cells, moments, waits, measure, emptied: 0 }
     }
 
     /// Adds up all rows.

@@ -5,7 +5,7 @@ use regex::Regex;
 use super::{Profile, ProfileRow, Rows, Stack};
 use crate::base::map::Interned;
 use crate::profile::names::Names;
-use crate::stacks::hits::Cell;
+use crate::stacks::hits::{Cell, Moment};
 
 /// What the patterns say of each function.
 #[derive(Debug)]
@@ -99,7 +99,9 @@ impl Profile {
         let narrowed: Vec<Option<u32>> = narrowed.collect();
         let cell = |cell: &Cell| Some(Cell { row: narrowed[cell.row as usize]?, ..*cell });
         let cells = self.cells.iter().filter_map(cell).collect();
-        Self { stacks: stacks.into_items(), rows: rows.rows, cells, emptied, ..self }
+        let moment = |moment: &Moment| Some(Moment { row: narrowed[moment.row as usize]?, ..*moment });
+        let moments = self.moments.iter().filter_map(moment).collect();
+        Self { stacks: stacks.into_items(), rows: rows.rows, cells, moments, emptied, ..self }
     }
 }
 
@@ -154,6 +156,18 @@ mod tests {
         let samples = |which: fn(Taken) -> bool| left.taken(which).samples;
         assert_eq!([samples(|t| t.in_kernel), samples(|t| t.rooted), samples(Taken::is_walked)], [1, 4, 1]);
         assert_eq!(left.span_ns(), Some((0, 30)));
+    }
+
+    #[test]
+    fn moments_follow_their_rows() {
+        let mut profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
+        let moment = |time_ns, row| Moment { time_ns, row, cpu: 0, lasted_ns: 0, weight: 10 };
+        profile.moments = vec![moment(5, 1), moment(6, 2), moment(7, 0)];
+        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), ..Patterns::default() };
+        let left = profile.narrow(&focus);
+        let row = |moment: &Moment| left.function(left.stacks[left.rows[moment.row as usize].stack as usize]);
+        let seen: Vec<(u64, &str)> = left.moments.iter().map(|it| (it.time_ns, &*row(it).name)).collect();
+        assert_eq!(seen, [(6, "a"), (7, "b")]);
     }
 
     #[test]

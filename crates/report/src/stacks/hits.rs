@@ -70,11 +70,28 @@ pub struct Cell {
     pub weight: u64,
 }
 
+/// One sample of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// When it was taken; a wait: when it ended. ns `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// The position of the row.
+    pub row: u32,
+    /// The CPU.
+    pub cpu: u16,
+    /// How long the wait lasted, ns; 0 if it is no wait.
+    pub lasted_ns: u64,
+    /// The weight, in the unit of the event.
+    pub weight: u64,
+}
+
 /// Samples, counted.
 #[derive(Debug, Default)]
 pub struct Hits {
     /// Distinct keys, in their order.
     pub rows: Vec<Hit>,
+    /// Every sample, in the order of time; empty unless they are listed.
+    pub moments: Vec<Moment>,
     /// The rows slice by slice, ordered by row and slice; empty unless slices are counted apart.
     pub cells: Vec<Cell>,
     /// Other facts about the selected samples.
@@ -152,6 +169,8 @@ pub struct Apart {
     pub slices: Option<Slicing>,
     /// Spread the weight of a wait over the slices in which it lasted; else it counts in the slice in which it ended.
     pub spreads_waits: bool,
+    /// List every sample.
+    pub moments: bool,
     /// Ignore stacks: all samples on a requested side count as if they had none.
     pub no_stacks: bool,
 }
@@ -159,7 +178,7 @@ pub struct Apart {
 impl Apart {
     /// Returns true if rows of waits matter.
     pub fn needs_waits(self) -> bool {
-        self.waits != WaitsApart::Nothing || self.wall || self.spreads_waits
+        self.waits != WaitsApart::Nothing || self.wall || self.spreads_waits || self.moments
     }
 }
 
@@ -316,6 +335,7 @@ pub fn count(
         // Weights of different units cannot be added: every sample counts as one.
         all.rows.iter_mut().for_each(|hit| hit.weight = hit.samples);
         all.cells.iter_mut().for_each(|cell| cell.weight = cell.samples.into());
+        all.moments.iter_mut().for_each(|moment| moment.weight = 1);
     }
     all
 }

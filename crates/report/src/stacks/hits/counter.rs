@@ -5,7 +5,9 @@ use icecore_format::read::Damage;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use super::{Apart, Cell, Hit, Hits, Key, Phase, SampleFacts, SeenEvent, Selection, WaitsApart, WallSum};
+use super::{
+    Apart, Cell, Hit, Hits, Key, Moment, Phase, SampleFacts, SeenEvent, Selection, WaitsApart, WallSum,
+};
 use crate::base::map::Map;
 use crate::recording::events::EVENTS;
 use crate::recording::load::damage;
@@ -17,6 +19,7 @@ pub(super) struct Counter<'a> {
     rows: Map<Key, Count>,
     /// Samples and weight by position of a row, and slice.
     cells: Map<(u32, u32), (u32, u64)>,
+    moments: Vec<Moment>,
     without_frames: u64,
     /// Samples and weight by group of waits and kernel stack, of CPU time by (0, 0), whatever events are requested.
     wall: Map<(u32, u32), Sums>,
@@ -53,9 +56,23 @@ impl<'a> Counter<'a> {
         apart: Apart,
         slices: Option<Slices>,
     ) -> Self {
-        let (rows, cells, wall, damage, phases) = Default::default();
+        let (rows, cells, moments, wall, damage, phases) = Default::default();
         let events = [[(0, 0); EVENTS]; 2];
-        Self { rows, cells, without_frames: 0, wall, events, damage, phases, leaders, waits, apart, slices }
+        let without_frames = 0;
+        Self {
+            rows,
+            cells,
+            moments,
+            without_frames,
+            wall,
+            events,
+            damage,
+            phases,
+            leaders,
+            waits,
+            apart,
+            slices,
+        }
     }
 
     pub(super) fn block(
@@ -105,6 +122,11 @@ impl<'a> Counter<'a> {
         add(&mut self.events[0][usize::from(sample.event)], (1, sample.weight));
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
+        if self.apart.moments {
+            let lasted_ns = self.waits.lasted_ns(sample).map_or(0, |(begin, end)| end.saturating_sub(begin));
+            let Sample { time_ns, cpu, .. } = *sample;
+            self.moments.push(Moment { time_ns, row: position, cpu, lasted_ns, weight });
+        }
         if let Some(slices) = self.slices {
             let lasted = if self.apart.spreads_waits { self.waits.lasted_ns(sample) } else { None };
             let (own, spread) = match lasted {
@@ -120,8 +142,9 @@ impl<'a> Counter<'a> {
     pub(super) fn merged(mut self, mut other: Self) -> Self {
         if self.rows.len() < other.rows.len() {
             std::mem::swap(&mut self.rows, &mut other.rows);
-            // Cells name rows by their positions.
+            // Cells and moments name rows by their positions.
             std::mem::swap(&mut self.cells, &mut other.cells);
+            std::mem::swap(&mut self.moments, &mut other.moments);
         }
         self.without_frames += other.without_frames;
         let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
@@ -137,6 +160,8 @@ impl<'a> Counter<'a> {
         for ((row, slice), more) in other.cells {
             self.add_cell(position_of[row as usize], slice, more);
         }
+        let moment = |moment: Moment| Moment { row: position_of[moment.row as usize], ..moment };
+        self.moments.extend(other.moments.into_iter().map(moment));
         self
     }
 
@@ -171,6 +196,9 @@ impl<'a> Counter<'a> {
         };
         let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
         cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
+        let mut moments = self.moments;
+        moments.iter_mut().for_each(|moment| moment.row = row_of[moment.row as usize]);
+        moments.par_sort_unstable();
         let wall = self.wall.into_iter();
         let wall = wall.map(|((wait, kernel), (samples, weight))| WallSum { wait, kernel, samples, weight });
         let mut wall: Vec<WallSum> = wall.collect();
@@ -181,7 +209,7 @@ impl<'a> Counter<'a> {
             hit.map(seen).collect()
         });
         let seen = SampleFacts { without_frames: self.without_frames, events, unshown };
-        Hits { rows, cells, seen, slices: self.slices, wall, damage: self.damage }
+        Hits { rows, cells, moments, seen, slices: self.slices, wall, damage: self.damage }
     }
 }
 
