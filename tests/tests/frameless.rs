@@ -52,7 +52,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
             }
         }
     }
-    let views: [&[&str]; 14] = [
+    let views: [&[&str]; 15] = [
         &["summary"],
         &["top"],
         &["top", "--by", "line"],
@@ -61,6 +61,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
         &["tree"],
         &["tree", "--callers"],
         &["flame", "-o", "-"],
+        &["html", "-o", "-"],
         &["folded"],
         &["samples"],
         &["depth"],

@@ -67,6 +67,7 @@ fn no_view_passes_on_what_steers_a_terminal() {
         "trend --by process",
         "flame -o -",
         "flame --root thread -o -",
+        "html -o -",
     ];
     let mut lines: Vec<Vec<&str>> = views.map(|view| view.split(' ').collect::<Vec<_>>()).into();
     lines.iter_mut().for_each(|line| line.push("DIR/r.icecore"));
@@ -91,7 +92,7 @@ fn no_view_passes_on_what_steers_a_terminal() {
                 "{line:?} has lines that nobody wrote: {out}"
             );
         }
-        if !["flame", "--csv", "--markdown"].iter().any(|word| line.contains(word)) {
+        if !["flame", "html", "--csv", "--markdown"].iter().any(|word| line.contains(word)) {
             let line = [&line[..], &["--json"]].concat();
             let (code, out, err) = run_in(hostile.path(), &line);
             assert_eq!(code, 0, "{line:?}: {err}");

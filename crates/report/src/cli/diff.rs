@@ -76,7 +76,7 @@ pub struct Diff {
     #[arg(long)]
     pub physical: bool,
     /// Let at most this many percent of the reported changes be chance
-    #[arg(long, value_name = "P", default_value_t = 5.0, value_parser = level)]
+    #[arg(long, value_name = "P", default_value_t = FALSE_DISCOVERIES, value_parser = level)]
     pub false_discoveries: f64,
     /// Also show rows whose change may be chance
     #[arg(long)]
@@ -100,6 +100,36 @@ pub struct Diff {
     #[command(flatten)]
     pub select: Select,
 }
+
+impl Diff {
+    /// Returns the options of `diff BEFORE AFTER --all --rows 0`.
+    pub fn of(files: Vec<PathBuf>, select: Select) -> Self {
+        Self {
+            files,
+            before: Vec::new(),
+            after: Vec::new(),
+            slice: None,
+            against: None,
+            by: DiffBy::Function,
+            sort: Sort::Own,
+            unit: None,
+            work_before: None,
+            work_after: None,
+            physical: false,
+            false_discoveries: FALSE_DISCOVERIES,
+            all: true,
+            rows: 0,
+            output: None,
+            force: false,
+            markdown: false,
+            fail_on: Vec::new(),
+            select,
+        }
+    }
+}
+
+/// How many percent of the reported changes may be chance, unless the user says it.
+const FALSE_DISCOVERIES: f64 = 5.0;
 
 words!(DiffBy {
     Function: "function",

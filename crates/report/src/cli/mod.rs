@@ -19,6 +19,7 @@ macro_rules! words {
 
 mod diff;
 mod file;
+mod html;
 mod lookup;
 mod source;
 mod trend;
@@ -28,6 +29,7 @@ use clap::{Args, ValueEnum};
 
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
+pub use html::Html;
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};

@@ -26,7 +26,7 @@ pub struct Source {
 }
 
 /// Which samples and frames, and where their names are found.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Select {
     /// Where images and debug files are found.
@@ -53,7 +53,7 @@ pub struct Select {
 }
 
 /// Which samples, by what needs no stack.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Which {
     /// Only these processes: 7,8; may be repeated

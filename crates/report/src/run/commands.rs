@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, diff, file, samples, trend};
+use super::{Streams, diff, file, html, samples, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -64,6 +64,8 @@ commands! {
     Tree: Typed<views::tree::Args> => samples::show,
     /// A flame graph as SVG
     Flame: Typed<views::flame::Args> => samples::show,
+    /// One page for a browser, to explore one recording or compare two, without network
+    Html: cli::Html => html::html,
     /// Folded stacks, one per line, for flame graph tools
     Folded: Typed<views::folded::Args> => samples::show,
     /// Every sample with its stack, like perf script

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use icecore_format::read::Recording;
+use serde_json::Value;
 
 use super::lookup;
 use super::{Streams, emit, screen};
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::SLICES;
-use crate::analysis::compare::{Comparison, Options, Unit, Work, compare};
+use crate::analysis::compare::{Comparison, Options, Sided, Unit, Work, compare};
 use crate::analysis::quality;
-use crate::cli::{Diff, DiffUnit, Global, Measure, Stretch};
+use crate::cli::{Diff, DiffUnit, Global, Measure, Select, Stretch};
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::events::listed;
 use crate::recording::filter::Filter;
@@ -24,6 +25,39 @@ use icecore_symbolize::image::Search;
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    compared(options, global, streams, |view, compared, sided, streams| {
+        if let Some(path) = &options.output {
+            let written = diff::file::write((path, options.force), view, compared, sided)?;
+            screen(global, streams).remark([written]);
+        }
+        if options.markdown {
+            streams.out.write_all(view.markdown().as_bytes())?;
+            streams.out.flush()?;
+        } else {
+            emit(global, streams, view, |page| view.text(page))?
+        }
+        Ok(u8::from(view.fails()))
+    })
+}
+
+/// Compares two recordings as `diff BEFORE AFTER --all` does; returns its document.
+pub(super) fn document(
+    files: &[PathBuf],
+    select: &Select,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<Value> {
+    let options = Diff::of(files.to_vec(), select.clone());
+    compared(&options, global, streams, |view, _, _, _| Ok(serde_json::to_value(view)?))
+}
+
+/// Compares recordings, and hands over the comparison.
+fn compared<T>(
+    options: &Diff,
+    global: &Global,
+    streams: &mut Streams<'_>,
+    then: impl FnOnce(&diff::Diff, &Comparison, &[Sided<'_>], &mut Streams<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let wanted = wanted(options)?;
     let select = &options.select;
     let servers = lookup::servers(&select.lookup)?;
@@ -44,22 +78,12 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
         reports.push(name(loaded, &search, servers.as_ref(), progress, global, streams));
     }
     refuse(&reports)?;
-    let sided: Vec<(&Report<'_>, usize)> =
+    let sided: Vec<Sided<'_>> =
         reports.iter().zip(&wanted).map(|(report, piece)| (report, piece.side)).collect();
     let compared = compare(&sided, how(options)?);
     refuse_runs(&compared, options)?;
     let view = diff::Diff::new(&compared, &sided, options);
-    if let Some(path) = &options.output {
-        let written = diff::file::write((path, options.force), &view, &compared, &sided)?;
-        screen(global, streams).remark([written]);
-    }
-    if options.markdown {
-        streams.out.write_all(view.markdown().as_bytes())?;
-        streams.out.flush()?;
-    } else {
-        emit(global, streams, &view, |page| view.text(page))?
-    }
-    Ok(u8::from(view.fails()))
+    then(&view, &compared, &sided, streams)
 }
 
 /// A recording, or a stretch of one, and its side.

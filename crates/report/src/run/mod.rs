@@ -3,6 +3,7 @@
 mod commands;
 mod diff;
 mod file;
+mod html;
 mod lookup;
 mod samples;
 mod trend;

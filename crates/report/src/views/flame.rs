@@ -141,7 +141,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     let stacks = merged.len() as u64;
     let weight = weight_of_stacks(options.weight, &report.profile.measure);
     let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight };
-    let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path));
+    let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path, "svg"));
     let exports = exports();
     let content = by_extension(&exports, &path).unwrap_or(exports[0]).bytes(&graph)?;
     if to_stdout {

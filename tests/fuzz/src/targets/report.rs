@@ -4,7 +4,7 @@ use super::{FREE_BYTES, lines};
 use lines::HOSTILE;
 
 /// The command lines.
-pub(super) const LINES: [&[&str]; 26] = [
+pub(super) const LINES: [&[&str]; 27] = [
     &["summary", HOSTILE],
     &["summary", "--json", HOSTILE],
     &["summary", "--json", "--focus", "^(ext4|vfs)", "--from", "0.5", HOSTILE],
@@ -20,6 +20,7 @@ pub(super) const LINES: [&[&str]; 26] = [
     &["tree", "--callers", "--min-percent", "0", HOSTILE],
     &["tree", "--json", HOSTILE],
     &["flame", "-o", "-", HOSTILE],
+    &["html", "-o", "-", HOSTILE],
     &["folded", HOSTILE],
     &["folded", "--json", "--weight", "period", HOSTILE],
     &["samples", HOSTILE],

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names the graph of a recording, in the current directory: `app-1.2.icecore` gives `app-1.2.svg`, a pipe `flame.svg`.
-pub(crate) fn default_name(recording: &Path) -> PathBuf {
+/// Names the picture of a recording, in the current directory: for SVG `app-1.2.icecore` gives `app-1.2.svg`, a pipe `flame.svg`.
+pub(crate) fn default_name(recording: &Path, extension: &str) -> PathBuf {
     if crate::recording::input::is_nameless(recording) {
-        return "flame.svg".into();
+        return format!("flame.{extension}").into();
     }
     let mut name = recording.file_stem().unwrap_or_else(|| "flame".as_ref()).to_owned();
-    name.push(".svg");
+    name.push(".");
+    name.push(extension);
     name.into()
 }
 
@@ -26,7 +27,7 @@ mod tests {
             ("-", "flame.svg"),
             ("/dev/fd/63", "flame.svg"),
         ] {
-            assert_eq!(default_name(Path::new(recording)), Path::new(name), "{recording}");
+            assert_eq!(default_name(Path::new(recording), "svg"), Path::new(name), "{recording}");
         }
     }
 }

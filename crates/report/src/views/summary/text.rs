@@ -289,7 +289,7 @@ impl Summary {
         if self.samples == 0 && self.samples_in_file > 0 {
             return "loosen the filters: none of the samples is left".to_owned();
         }
-        let svg = default_name(file);
+        let svg = default_name(file, "svg");
         // The graph of a recording that is called *.svg needs another name.
         let svg = if Some(svg.as_os_str()) == file.file_name() { "flame.svg".into() } else { svg };
         format!("icecore-report flame {} -o {}", quoted(file), quoted(&svg))

@@ -1,0 +1,157 @@
+// The bar: views, search, the filters that are active, and how things are drawn.
+
+import { element, percent, short } from "./text.js";
+import { VIEWS } from "./views.js";
+import { processKey } from "./choose.js";
+import { FILTERS, START } from "./state.js";
+
+/** @import {App} from "./main.js" */
+/** @import {State} from "./state.js" */
+
+/** Choices: the field, what it is called, its values and their names, and the views that have it. */
+/** @type {[keyof State, string, [string, string][], string[]?][]} */
+const CHOICES = [
+  ["metric", "count", [["weight", "weight"], ["samples", "samples"]]],
+  ["root", "stacks begin with", [["process", "process"], ["thread", "thread"], ["none", "function"]]],
+  ["order", "order", [["name", "by name"], ["weight", "heaviest left"]], ["flame"]],
+  ["up", "root", [["top", "on top (icicle)"], ["bottom", "at the bottom"]], ["flame", "chart"]],
+  ["color", "color", [["kind", "kind"], ["image", "image"], ["change", "change"]], ["flame", "chart"]],
+  ["merge", "merge", [["", "nothing"], ["image", "frames of one image"]]],
+];
+
+/** Switches. @type {[keyof State, string, string[]?][]} */
+const SWITCHES = [["inverted", "inverted", ["flame", "tree"]], ["collapse", "recursion once"]];
+
+export class Bar {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.find = element("input", {
+      type: "search", placeholder: "search functions: part of a name, or /regex/", "aria-label": "Search functions", id: "find",
+      input: () => app.adjust({ search: this.find.value }),
+    });
+    this.result = element("output", { id: "found" });
+    this.views = element("div", { class: "views", role: "tablist", "aria-label": "Views" });
+    this.filters = element("div", { class: "filters", "aria-label": "Filters" });
+    this.choices = element("div", { class: "choices" });
+    this.element = element("div", { class: "bar" }, this.views, this.find, this.result, this.choices, this.filters);
+    this.help = helpOf();
+  }
+
+  draw() {
+    const { app } = this, { state } = app;
+    this.views.replaceChildren(...VIEWS.filter(([name]) => name !== "compare" || app.page.diff).map(([name, title], i) => element("button", {
+      role: "tab", "aria-selected": String(name === state.view), title: `key ${i + 1}`, "data-view": name, click: () => app.set({ view: name }),
+    }, title)));
+    if (this.find !== document.activeElement) this.find.value = state.search;
+    const { wrong } = app.found();
+    this.result.textContent = !state.search ? "" : wrong ? `wrong expression: ${wrong}` : `${percent(app.foundShare())} of everything`;
+    this.choices.replaceChildren(...this.selects(), ...this.switches(), this.eventsOf(), this.processesOf(), this.buttons());
+    this.filters.replaceChildren(...this.chips());
+  }
+
+  /** @returns {Node[]} */
+  selects() {
+    const { state } = this.app;
+    const kinds = CHOICES.filter(([field, , , views]) => (!views || views.includes(state.view)) && (field !== "color" || true));
+    const shown = kinds.map(([field, title, values]) => {
+      const possible = values.filter(([value]) => value !== "change" || this.app.page.sides.length > 1);
+      return this.select(title, possible, String(state[field]), (value) => this.app.set(/** @type {any} */ ({ [field]: value, ...(field === "root" ? { zoom: "" } : {}) })), field);
+    });
+    if (this.app.page.sides.length > 1) {
+      shown.unshift(this.select("recording", [["0", "before"], ["1", "after"]], String(state.side), (value) => this.app.set({ side: Number(value) }), "side"));
+    }
+    return shown;
+  }
+
+  /** @param {string} title @param {[string, string][]} values @param {string} chosen @param {(value: string) => void} does @param {string} name */
+  select(title, values, chosen, does, name) {
+    const options = values.map(([value, text]) => element("option", { value, selected: value === chosen }, text));
+    const select = element("select", { "aria-label": title, title, "data-field": name, change: (/** @type {any} */ event) => does(event.target.value) }, ...options);
+    return element("label", {}, select);
+  }
+
+  /** @returns {Node[]} */
+  switches() {
+    const { app } = this, { state } = app;
+    return SWITCHES.filter(([, , views]) => !views || views.includes(state.view)).map(([field, title]) => element("label", {},
+      element("input", { type: "checkbox", checked: Boolean(state[field]), "data-field": field, change: () => app.set(/** @type {any} */ ({ [field]: !state[field], zoom: "" })) }), title));
+  }
+
+  eventsOf() {
+    const { app } = this, { state } = app, names = [...new Set(app.page.sides.flatMap((side) => side.events.map((event) => event.name)))];
+    if (names.length < 2) return element("span");
+    const usual = app.side().events.filter((event) => event.is_shown).map((event) => event.name).join(" + ");
+    return this.select("events", [["", `events: ${usual}`], ...names.map((name) => /** @type {[string, string]} */ ([name, name]))], state.event[0] ?? "", (value) => app.set({ event: value ? [value] : [] }), "event");
+  }
+
+  processesOf() {
+    const { app } = this, weights = new Map(), names = new Map(), { side, number } = app.chosen();
+    for (let row = 0; row < number.length; row++) {
+      const thread = side.threads[side.row_thread[row]], key = processKey(thread);
+      weights.set(key, (weights.get(key) ?? 0) + number[row]);
+    }
+    for (const thread of side.threads) names.set(processKey(thread), thread.process);
+    const list = [...names.keys()].sort((a, b) => (weights.get(b) ?? 0) - (weights.get(a) ?? 0));
+    const values = list.map((key) => /** @type {[string, string]} */ ([key, `${names.get(key)} ${key}`]));
+    return this.select("processes", [["", `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");
+  }
+
+  buttons() {
+    const { app } = this;
+    const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ does) => element("button", { title, click: does }, text);
+    return element("span", { class: "does" },
+      button("undo", "u, or the browser's back", () => history.back()),
+      button("reset", "r: no filters, no zoom", () => app.reset()),
+      button(app.theme.dark ? "light" : "dark", "d", () => app.set({ theme: app.theme.dark ? "light" : "dark" })),
+      button("?", "keys", () => this.help.showModal()),
+      this.help);
+  }
+
+  /** The filters that are active, each with a way to remove it. @returns {Node[]} */
+  chips() {
+    const { app } = this, { state } = app, names = /** @type {const} */ ([...FILTERS, "hide"]);
+    /** @type {Node[]} */
+    const chips = [];
+    const add = (/** @type {string} */ text, /** @type {Partial<State>} */ without) => chips.push(
+      element("button", { class: "chip", title: "remove this filter", click: () => app.set(without) }, `${text} ✕`));
+    if (state.from >= 0 || state.to >= 0) {
+      const begin = state.from < 0 ? 0 : state.from;
+      add(`time ${begin.toFixed(3)} s to ${state.to < 0 ? "the end" : `${state.to.toFixed(3)} s`}`, { from: START.from, to: START.to });
+    }
+    for (const field of names) {
+      if (field === "from" || field === "to") continue;
+      const word = field === "without" ? "exclude" : field;
+      state[field].forEach((value, i) => add(`${word} ${field === "image" ? short(value) : value}`, { [field]: state[field].filter((_, at) => at !== i), zoom: "" }));
+    }
+    return chips;
+  }
+
+  /** @param {KeyboardEvent} event @returns {boolean} */
+  key(event) {
+    const typing = event.target instanceof HTMLInputElement;
+    if (event.key === "/" && !typing) this.find.focus();
+    else if (event.key === "?" && !typing) this.help.showModal();
+    else if (event.key === "d" && !typing) this.app.set({ theme: this.app.theme.dark ? "light" : "dark" });
+    else if (event.key === "Escape" && event.target === this.find) {
+      this.find.value = "";
+      this.find.blur();
+      this.app.set({ search: "" });
+    } else if (event.key === "Enter" && event.target === this.find) this.find.blur();
+    else return false;
+    return true;
+  }
+}
+
+/** @returns {HTMLDialogElement} */
+function helpOf() {
+  const keys = [
+    ["1 … 8", "views"], ["/", "search; Escape ends it"], ["u", "undo (the browser's back)"], ["r", "reset all filters"], ["d", "dark or light"],
+    ["arrows", "move between frames, rows, threads"], ["Enter", "zoom to the frame, choose the row"], ["Escape", "zoom out"],
+    ["b", "callers and callees of the chosen function"], ["f", "focus: only samples with it"], ["x", "exclude: no samples with it"],
+    ["h", "hide its frames"], ["s", "its source and instructions"], ["Ctrl + wheel", "zoom"], ["Shift + wheel", "move"], ["drag over time", "choose a stretch of time"],
+  ];
+  const dialog = element("dialog", { "aria-label": "Keys" }, element("table", {}, ...keys.map(([key, text]) => element("tr", {}, element("th", {}, key), element("td", {}, text)))));
+  dialog.append(element("button", { click: () => dialog.close() }, "close"));
+  return dialog;
+}

@@ -1,0 +1,138 @@
+// Which samples count: the filters, applied to rows first and to single samples only where time decides.
+
+/** @import {Page, Side} from "./data.js" */
+/** @import {State} from "./state.js" */
+
+/**
+ * The samples that the filters leave.
+ * @typedef {object} Chosen
+ * @property {Side} side
+ * @property {Uint8Array} rows 1 for rows that count
+ * @property {Float64Array} weight of each row, in `unit`
+ * @property {Float64Array} number of samples of each row
+ * @property {number} total the sum of the weights
+ * @property {number} samples their number
+ * @property {string} unit of the weights; `samples` if every sample counts as one
+ * @property {boolean} isMixed the events have different units, so that every sample counts as one
+ * @property {number} from the first time that counts
+ * @property {number} to the time behind the last
+ */
+
+/** The key of a process in filters. @param {import("./data.js").Thread} thread @returns {string} */
+export function processKey(thread) {
+  return thread.host === null ? String(thread.tgid) : `${thread.host}:${thread.tgid}`;
+}
+
+/** @param {import("./data.js").Thread} thread @returns {string} */
+export function threadKey(thread) {
+  return `${processKey(thread)}/${thread.tid}`;
+}
+
+/** Lists the events that count, 1 for each that does. @param {Side} side @param {State} state @returns {Uint8Array} */
+export function eventsOf(side, state) {
+  return Uint8Array.from(side.events, (event) => Number(state.event.length ? state.event.includes(event.name) : event.is_shown));
+}
+
+/** @param {Side} side @param {State} state @returns {[number, number]} */
+export function rangeOf(side, state) {
+  const perSecond = 1e9 / side.unit_ns;
+  const from = state.from < 0 ? 0 : Math.floor(state.from * perSecond);
+  return [from, state.to < 0 ? 2 ** 32 : Math.ceil(state.to * perSecond)];
+}
+
+/** @param {Page} page @param {Side} side @param {State} state @returns {Chosen} */
+export function choose(page, side, state) {
+  const rows = chosenRows(page, side, state);
+  const [from, to] = rangeOf(side, state);
+  const { isMixed, unit } = unitOf(side, rows, state);
+  const weight = new Float64Array(rows.length), number = new Float64Array(rows.length);
+  let total = 0, samples = 0;
+  eachSample(side, from, to, (i) => {
+    const row = side.sample_row[i];
+    if (!rows[row]) return;
+    const n = side.sample_number[i], w = unit === "samples" ? n : side.sample_weight[i];
+    weight[row] += w;
+    number[row] += n;
+    total += w;
+    samples += n;
+  });
+  return { side, rows, weight, number, total, samples, unit, isMixed, from, to };
+}
+
+/**
+ * Visits the samples of a stretch of time, thread by thread.
+ * @param {Side} side @param {number} from @param {number} to @param {(sample: number, thread: number) => void} visit
+ */
+export function eachSample(side, from, to, visit) {
+  for (let thread = 0; thread < side.threads.length; thread++) {
+    const end = side.thread_begin[thread + 1];
+    for (let i = firstFrom(side, thread, from); i < end && side.sample_time[i] < to; i++) visit(i, thread);
+  }
+}
+
+/** Finds the first sample of a thread that is not before a time. @param {Side} side @param {number} thread @param {number} time @returns {number} */
+export function firstFrom(side, thread, time) {
+  let low = side.thread_begin[thread], high = side.thread_begin[thread + 1];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (side.sample_time[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** @param {Side} side @param {Uint8Array} rows @param {State} state @returns {{isMixed: boolean, unit: string}} */
+function unitOf(side, rows, state) {
+  const seen = new Set();
+  for (let row = 0; row < rows.length; row++) if (rows[row]) seen.add(side.row_event[row]);
+  const units = new Set([...seen].map((event) => side.events[event]?.unit || "samples"));
+  const isMixed = units.size > 1;
+  const unit = isMixed || state.metric === "samples" ? "samples" : [...units][0] ?? "samples";
+  return { isMixed, unit };
+}
+
+/** @param {Page} page @param {Side} side @param {State} state @returns {Uint8Array} */
+function chosenRows(page, side, state) {
+  const events = eventsOf(side, state);
+  const threads = Uint8Array.from(side.threads, (thread) => Number(
+    (!state.process.length || state.process.includes(processKey(thread)))
+    && (!state.thread.length || state.thread.includes(threadKey(thread)))));
+  const stacks = chosenStacks(page, side, state);
+  const rows = new Uint8Array(side.row_stack.length);
+  for (let row = 0; row < rows.length; row++) {
+    // A damaged recording may have samples of events that it does not describe.
+    rows[row] = (events[side.row_event[row]] ?? 1) & threads[side.row_thread[row]] & (stacks ? stacks[side.row_stack[row]] : 1);
+  }
+  return rows;
+}
+
+/**
+ * Finds the stacks that the filters by function and image leave: those with each function in focus, with a function of each image, and
+ * without any that is excluded.
+ * @param {Page} page @param {Side} side @param {State} state @returns {Uint8Array?} null if there are no such filters
+ */
+function chosenStacks(page, side, state) {
+  const { focus, without, image } = state;
+  const wanted = [
+    ...focus.map((name) => Uint8Array.from(page.functions, (it) => Number(it.name === name))),
+    ...image.map((path) => Uint8Array.from(page.functions, (it) => Number(it.image === path))),
+  ];
+  if (!wanted.length && !without.length) return null;
+  const left = new Uint8Array(side.up.length).fill(1);
+  for (const matches of wanted) {
+    const within = through(side, matches);
+    for (let i = 0; i < left.length; i++) left[i] &= within[i];
+  }
+  if (without.length) {
+    const within = through(side, Uint8Array.from(page.functions, (it) => Number(without.includes(it.name))));
+    for (let i = 0; i < left.length; i++) left[i] &= 1 - within[i];
+  }
+  return left;
+}
+
+/** Finds the stacks with any of some functions. @param {Side} side @param {Uint8Array} functions 1 for each of them @returns {Uint8Array} */
+export function through(side, functions) {
+  const found = new Uint8Array(side.up.length);
+  for (let i = 1; i < found.length; i++) found[i] = found[side.up[i]] | functions[side.stack_function[i]];
+  return found;
+}

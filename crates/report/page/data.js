@@ -1,0 +1,188 @@
+// The data of the page: columns of a gzip stream become typed arrays. views/html/columns.rs writes what is read here.
+
+/**
+ * An event that was sampled.
+ * @typedef {{name: string, unit: string, is_shown: boolean, is_wait: boolean, is_of_cpu: boolean, is_drawn: boolean}} EventKind
+ */
+/** @typedef {{tgid: number, tid: number, comm: string, process: string, host: string?, cgroup: string?}} Thread */
+/** @typedef {{owner: {tgid?: number, comm?: string, cgroup?: string}?, name: string, unit: string, is_sum: boolean, values: [number, number][]}} Counter */
+
+/**
+ * One recording. Positions begin at 0; stack 0 is the empty stack, and a caller comes before its callees.
+ * @typedef {object} Side
+ * @property {number} index
+ * @property {string} file
+ * @property {any} summary the document of `summary --json`
+ * @property {any} health the document of `health --json`
+ * @property {string?} filter
+ * @property {number} unit_ns what a time of 1 is
+ * @property {boolean} is_rounded samples were added up, because there are too many
+ * @property {number} begin_s when time 0 is, after the start of the session
+ * @property {number} length the end of the recording, as a time
+ * @property {number} start_unix_ms
+ * @property {EventKind[]} events
+ * @property {Thread[]} threads
+ * @property {{kind: string, waker: string}[]} waits
+ * @property {{rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken
+ * @property {Counter[]} counters
+ * @property {Uint32Array} up the caller of each stack
+ * @property {Uint32Array} stack_frame the innermost frame of each stack
+ * @property {Uint32Array} stack_function its function, a position in `Page.functions`
+ * @property {Uint32Array} frame_function
+ * @property {Uint32Array} frame_file a position in `text`, and 1 more; 0: unknown
+ * @property {Uint32Array} frame_line 0: unknown
+ * @property {Uint8Array} frame_inlined
+ * @property {string[]} text
+ * @property {Uint32Array} row_stack
+ * @property {Uint8Array} row_event
+ * @property {Uint32Array} row_wait a position in `waits`, and 1 more; 0: no wait
+ * @property {Uint32Array} row_taken
+ * @property {Uint32Array} row_thread
+ * @property {Uint32Array} thread_begin the first sample of each thread, then the number of samples
+ * @property {Uint32Array} sample_time samples are ordered by thread and time; a wait has the time of its end
+ * @property {Uint32Array} sample_row
+ * @property {Uint32Array} sample_lasted how long a wait lasted
+ * @property {Uint32Array} sample_cpu
+ * @property {Float64Array} sample_weight
+ * @property {Uint32Array} sample_number how many samples this is
+ */
+
+/**
+ * A function, alike in both recordings.
+ * @typedef {{name: string, image: string, side: number, reason: string}} Func
+ */
+/** @typedef {{title: string, version: string, sides: Side[], diff: any, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
+
+/** What a frame of a function is. */
+export const KERNEL = 1;
+
+/** @param {string} base64 @returns {Promise<ArrayBuffer>} */
+export async function unpack(base64) {
+  const text = atob(base64);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+/** @param {ArrayBuffer} buffer @returns {Page} */
+export function open(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const columns = new Columns(buffer, 4 + length);
+  page.functions = [];
+  const known = new Map();
+  page.sides.forEach((/** @type {any} */ side, /** @type {number} */ index) => {
+    side.index = index;
+    readSide(side, columns, page.functions, known);
+  });
+  return withOrders(page);
+}
+
+/** @param {any} page @returns {Page} */
+function withOrders(page) {
+  const { functions } = page;
+  const order = Uint32Array.from(functions.keys()).sort((a, b) =>
+    functions[a].name < functions[b].name ? -1 : functions[a].name > functions[b].name ? 1 : a - b);
+  page.byName = new Uint32Array(functions.length);
+  order.forEach((position, rank) => { page.byName[position] = rank; });
+  page.images = [...new Set(functions.map((/** @type {Func} */ it) => it.image))].sort();
+  const positions = new Map(page.images.map((/** @type {string} */ image, /** @type {number} */ i) => [image, i]));
+  page.imageOf = Uint32Array.from(functions, (/** @type {Func} */ it) => positions.get(it.image) ?? 0);
+  return page;
+}
+
+/**
+ * @param {any} side
+ * @param {Columns} columns
+ * @param {Func[]} functions of all recordings; those of this one are added
+ * @param {Map<string, number>} known
+ */
+function readSide(side, columns, functions, known) {
+  for (const [name, place] of Object.entries(side.columns)) side[name] = columns.read(/** @type {any} */ (place));
+  delete side.columns;
+  const samples = side.sample_time.length;
+  side.sample_cpu ??= new Uint32Array(samples);
+  side.sample_lasted ??= new Uint32Array(samples);
+  side.sample_number ??= new Uint32Array(samples).fill(1);
+  side.sample_weight = wide(side.sample_weight ?? new Uint32Array(samples), side.sample_weight_high);
+  delete side.sample_weight_high;
+  readStacks(side);
+  const own = Uint32Array.from(side.function_name, (name, i) => {
+    const at = side.function_image[i], why = side.function_reason[i];
+    const made = {
+      name: side.text[name],
+      image: at ? side.text[at - 1] : "",
+      side: side.function_side[i],
+      reason: why ? side.text[why - 1] : "",
+    };
+    const key = `${made.name}\0${made.image.slice(made.image.lastIndexOf("/") + 1)}\0${made.side}`;
+    let position = known.get(key);
+    if (position === undefined) {
+      position = functions.push(made) - 1;
+      known.set(key, position);
+    }
+    return position;
+  });
+  side.frame_function = side.frame_function.map((/** @type {number} */ it) => own[it]);
+  side.stack_function = side.stack_frame.map((/** @type {number} */ it) => side.frame_function[it]);
+  side.row_thread = new Uint32Array(side.row_stack.length);
+  for (let thread = 0; thread < side.threads.length; thread++) {
+    for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) side.row_thread[side.sample_row[i]] = thread;
+  }
+}
+
+/** Rebuilds the callers of stacks, which come in the order of a walk through the trie. @param {any} side */
+function readStacks(side) {
+  const { stack_leaves: leaves, stack_frame: frames } = side;
+  const up = new Uint32Array(leaves.length + 1), frame = new Uint32Array(leaves.length + 1);
+  let before = 0;
+  for (let i = 0; i < leaves.length; i++) {
+    for (let n = leaves[i]; n > 0; n--) before = up[before];
+    up[i + 1] = before;
+    frame[i + 1] = frames[i];
+    before = i + 1;
+  }
+  side.up = up;
+  side.stack_frame = frame;
+  delete side.stack_leaves;
+}
+
+/** @param {Uint32Array} low @param {Uint32Array | undefined} high @returns {Float64Array} */
+function wide(low, high) {
+  const all = Float64Array.from(low);
+  if (high) for (let i = 0; i < all.length; i++) all[i] += high[i] * 2 ** 32;
+  return all;
+}
+
+/** Reads columns. */
+class Columns {
+  /** @param {ArrayBuffer} buffer @param {number} begin where the first column lies */
+  constructor(buffer, begin) {
+    this.bytes = new Uint8Array(buffer, begin);
+  }
+
+  /** @param {[string, number, number]} place encoding, offset, number of values @returns {Uint8Array | Uint32Array | string[]} */
+  read([encoding, off, count]) {
+    if (encoding === "u8") return this.bytes.slice(off, off + count);
+    const numbers = this.planes(off, count);
+    if (encoding === "steps") {
+      for (let i = 1; i < count; i++) numbers[i] += numbers[i - 1];
+    }
+    return encoding === "text" ? this.texts(off + 4 * count, numbers) : numbers;
+  }
+
+  /** @param {number} off @param {number} count @returns {Uint32Array} */
+  planes(off, count) {
+    const [a, b, c, d] = [0, 1, 2, 3].map((plane) => this.bytes.subarray(off + plane * count, off + (plane + 1) * count));
+    const numbers = new Uint32Array(count);
+    for (let i = 0; i < count; i++) numbers[i] = a[i] | b[i] << 8 | c[i] << 16 | d[i] << 24;
+    return numbers;
+  }
+
+  /** @param {number} off @param {Uint32Array} lengths @returns {string[]} */
+  texts(off, lengths) {
+    const decoder = new TextDecoder();
+    return Array.from(lengths, (length) => decoder.decode(this.bytes.subarray(off, off += length)));
+  }
+}

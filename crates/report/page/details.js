@@ -1,0 +1,65 @@
+// The frame that was chosen: what it is, what can be done with it, and its callees as a table, also those too narrow to draw.
+
+import { amount, element, percent, short, things } from "./text.js";
+import { nameOf } from "./tree.js";
+import { Grid } from "./grid.js";
+
+/** @import {Calls} from "./tree.js" */
+/** @import {App} from "./main.js" */
+
+export class Details {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.element = element("aside", { "aria-label": "The chosen frame" });
+    /** @type {{calls: Calls, node: number} | null} */
+    this.shown = null;
+    const share = (/** @type {number} */ node) => this.calls().total[node] / (this.calls().total[0] || 1);
+    /** @type {Grid<number>} */
+    this.grid = new Grid("Frames below the chosen one", [
+      { title: "total", kind: "number", cell: (node) => percent(share(node)), bar: share },
+      { title: "self", kind: "number", cell: (node) => percent(this.calls().own[node] / (this.calls().total[0] || 1)) },
+      { title: "function", kind: "name", cell: (node) => nameOf(app.page, this.calls(), node) },
+    ], { choose: (node) => { this.show(this.calls(), node); app.zoom(node); } });
+  }
+
+  /** @returns {Calls} */
+  calls() {
+    return /** @type {{calls: Calls, node: number}} */ (this.shown).calls;
+  }
+
+  /** @param {Calls} calls @param {number} node */
+  show(calls, node) {
+    this.shown = { calls, node };
+    const { app } = this, { unit } = app.chosen(), whole = calls.total[0] || 1;
+    const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
+    const children = Array.from(calls.children(node)).sort((a, b) => calls.total[b] - calls.total[a]);
+    const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `self ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];
+    this.element.replaceChildren(
+      element("h2", { title: name }, name),
+      ...(func ? [element("p", { class: "path", title: func.image }, func.image || "no image", func.reason ? ` · no name: ${func.reason}` : "")] : []),
+      element("p", {}, facts.join(" · ")),
+      ...app.changeLines(calls, node).map((line) => element("p", {}, line)),
+      element("div", { class: "does" }, ...(func ? this.buttons(calls.label[node]) : [])),
+      element("h3", {}, `${things(children.length, app.state.inverted ? "caller" : "callee")}, all of them`),
+      this.grid.element,
+    );
+    this.grid.at = 0;
+    this.grid.show(children);
+  }
+
+  /** @param {number} label @returns {Node[]} */
+  buttons(label) {
+    const { app } = this, func = app.page.functions[label];
+    const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ does) => element("button", { title, click: does }, text);
+    const with_ = (/** @type {"focus" | "without" | "hide"} */ field) => () => app.set({ [field]: [...app.state[field], func.name], zoom: "" });
+    return [
+      button("callers and callees", "b: who calls this function, and what it calls", () => app.set({ view: "functions", selected: label })),
+      button("focus", "f: only samples with this function", with_("focus")),
+      button("exclude", "x: no samples with this function", with_("without")),
+      button("hide", "h: take the frames of this function out of the stacks", with_("hide")),
+      button(`only ${short(func.image) || "?"}`, "only samples with a frame of this image", () => app.set({ image: [func.image], zoom: "" })),
+      button("code", "s: source lines and instructions", () => app.set({ view: "code", selected: label })),
+    ];
+  }
+}

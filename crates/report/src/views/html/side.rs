@@ -1,0 +1,238 @@
+//! One recording as columns.
+
+use serde_json::{Value, json};
+
+use super::PageSide;
+use super::columns::{Columns, Places};
+use super::moments::{Moments, Resolution};
+use super::trie::{Ordered, order};
+use crate::analysis::counters::{Of, counted};
+use crate::base::map::Interned;
+use crate::profile::names::{Names, Side};
+use crate::profile::pipeline::Report;
+use crate::profile::waits::Waker;
+use crate::profile::{Profile, ProfileRow, Taken, Thread};
+use crate::recording::events::{EventChoice, Meaning, is_drawn};
+use crate::recording::load::clean;
+use crate::recording::spans::Spans;
+use crate::views::health::Health;
+use crate::views::summary::Summary;
+use icecore_format::records::WalkEnd;
+
+/// Appends a recording to the columns; returns its part of the document.
+pub(super) fn side(PageSide { report, usual }: &PageSide<'_>, columns: &mut Columns) -> Value {
+    let profile = &report.profile;
+    let tables = &report.loaded.tables;
+    let span_ns = Spans::new(tables, &report.loaded.filter).hull_ns();
+    let order_of_threads = ordered_threads(&profile.threads);
+    let moments = Moments::new(profile, &order_of_threads, span_ns);
+    let mut places = Places::new();
+    let (stacks, taken) = rows(profile, &moments, &mut places, columns);
+    names(&profile.names, &stacks, &mut places, columns);
+    moments_of(&moments, &mut places, columns);
+    let Resolution { unit_ns, begin_ns, is_rounded } = moments.resolution;
+    let zero_ns = tables.parts.zero_ns();
+    json!({
+        "file": report.loaded.path.display().to_string(),
+        "summary": Summary::new(usual),
+        "health": Health::new(usual),
+        "filter": report.filtered,
+        "unit_ns": unit_ns,
+        "is_rounded": is_rounded,
+        "begin_s": begin_ns.saturating_sub(zero_ns) as f64 / 1e9,
+        "length": span_ns.1.saturating_sub(begin_ns).div_ceil(unit_ns),
+        "start_unix_ms": tables.parts.start_unix_ns() / 1_000_000,
+        "events": events(report),
+        "threads": threads(report, &order_of_threads),
+        "waits": waits(profile),
+        "taken": taken,
+        "counters": counters(report, begin_ns, unit_ns),
+        "columns": places,
+    })
+}
+
+/// Orders threads by session, process and number, so that neighbours belong together.
+fn ordered_threads(threads: &[Thread]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..threads.len() as u32).collect();
+    order.sort_by_key(|position| {
+        let thread = &threads[*position as usize];
+        (thread.part, thread.tgid, thread.tid != thread.tgid, thread.tid)
+    });
+    order
+}
+
+/// Stores rows in the order of their first samples, and the stacks that they need.
+fn rows(
+    profile: &Profile,
+    moments: &Moments,
+    places: &mut Places,
+    columns: &mut Columns,
+) -> (Ordered, Vec<Value>) {
+    let mut is_used = vec![false; profile.stacks.len()];
+    let rows: Vec<&ProfileRow> = moments.rows.iter().map(|row| &profile.rows[*row as usize]).collect();
+    rows.iter().for_each(|row| is_used[row.stack as usize] = true);
+    let stacks = order(&profile.stacks, is_used);
+    let mut ways: Interned<Taken> = Interned::new();
+    let column: Vec<u32> = rows.iter().map(|row| stacks.position[row.stack as usize]).collect();
+    places.insert("row_stack".into(), columns.steps(&column));
+    places.insert("row_event".into(), columns.bytes_of(rows.iter().map(|row| row.event)));
+    let column: Vec<u32> = rows.iter().map(|row| row.wait.map_or(0, |wait| wait + 1)).collect();
+    places.insert("row_wait".into(), columns.numbers(&column));
+    let column: Vec<u32> = rows.iter().map(|row| ways.intern(row.taken)).collect();
+    places.insert("row_taken".into(), columns.numbers(&column));
+    places.insert("stack_leaves".into(), columns.numbers(&stacks.leaves));
+    let ways = ways.into_items();
+    (stacks, ways.iter().map(way).collect())
+}
+
+/// Says how samples were taken.
+fn way(taken: &Taken) -> Value {
+    json!({
+        "rooted": taken.rooted,
+        "guessed": taken.guessed,
+        "cut": taken.is_walked() && matches!(taken.end, WalkEnd::DEPTH),
+        "in_kernel": taken.in_kernel,
+    })
+}
+
+/// Stores the frames of the stacks, and their functions, files and images.
+fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Columns) {
+    let mut frames: Interned<u32> = Interned::new();
+    let of_stacks: Vec<u32> = stacks.frames.iter().map(|frame| frames.intern(*frame)).collect();
+    places.insert("stack_frame".into(), columns.numbers(&of_stacks));
+    let frames: Vec<_> = frames.into_items().iter().map(|frame| names.frames[*frame as usize]).collect();
+    let mut texts: Interned<Box<str>> = Interned::new();
+    let mut text = |text: &str| texts.intern(clean(text.as_bytes()));
+    let mut functions: Interned<u32> = Interned::new();
+    let column: Vec<u32> = frames.iter().map(|frame| functions.intern(frame.function)).collect();
+    places.insert("frame_function".into(), columns.numbers(&column));
+    let file = |file: &u32| &*names.files[*file as usize];
+    let column: Vec<u32> =
+        frames.iter().map(|frame| frame.file.as_ref().map_or(0, |it| text(file(it)) + 1)).collect();
+    places.insert("frame_file".into(), columns.numbers(&column));
+    let column: Vec<u32> = frames.iter().map(|frame| frame.line.unwrap_or(0)).collect();
+    places.insert("frame_line".into(), columns.numbers(&column));
+    places
+        .insert("frame_inlined".into(), columns.bytes_of(frames.iter().map(|frame| u8::from(frame.inlined))));
+    let functions: Vec<_> =
+        functions.into_items().iter().map(|function| &names.functions[*function as usize]).collect();
+    let column: Vec<u32> = functions.iter().map(|function| text(&function.name)).collect();
+    places.insert("function_name".into(), columns.numbers(&column));
+    let image = |image: &u32| &*names.images[*image as usize].path;
+    let column: Vec<u32> = functions
+        .iter()
+        .map(|function| function.image.as_ref().map_or(0, |it| text(image(it)) + 1))
+        .collect();
+    places.insert("function_image".into(), columns.numbers(&column));
+    let column: Vec<u32> =
+        functions.iter().map(|it| it.reason.map_or(0, |reason| text(&reason.to_string()) + 1)).collect();
+    places.insert("function_reason".into(), columns.numbers(&column));
+    let side = functions.iter().map(|function| match function.side {
+        _ if function.is_marker() => 2,
+        Side::Kernel => 1,
+        Side::User => 0,
+    });
+    places.insert("function_side".into(), columns.bytes_of(side));
+    let texts = texts.into_items();
+    places.insert("text".into(), columns.texts(texts.iter().map(|text| &**text)));
+}
+
+fn moments_of(moments: &Moments, places: &mut Places, columns: &mut Columns) {
+    let Moments { samples, threads, .. } = moments;
+    places.insert("thread_begin".into(), columns.steps(threads));
+    let column = |of: fn(&super::moments::Sample) -> u32| samples.iter().map(of).collect::<Vec<u32>>();
+    places.insert("sample_time".into(), columns.steps(&column(|sample| sample.time)));
+    places.insert("sample_row".into(), columns.steps(&column(|sample| sample.row)));
+    // Columns of which all values are alike are not worth a byte for each sample.
+    for (name, of, usual) in [
+        ("sample_cpu", (|sample| u32::from(sample.cpu)) as fn(&super::moments::Sample) -> u32, 0),
+        ("sample_lasted", |sample| sample.lasted, 0),
+        ("sample_weight", |sample| sample.weight as u32, 0),
+        ("sample_weight_high", |sample| (sample.weight >> 32) as u32, 0),
+        ("sample_number", |sample| sample.number, 1),
+    ] {
+        let column = column(of);
+        if column.iter().any(|value| *value != usual) {
+            places.insert(name.into(), columns.numbers(&column));
+        }
+    }
+}
+
+fn threads(report: &Report<'_>, order: &[u32]) -> Vec<Value> {
+    let loaded = report.loaded;
+    let parts = &loaded.tables.parts;
+    let thread = |position: &u32| {
+        let thread = &report.profile.threads[*position as usize];
+        let host = (parts.len() > 1).then(|| &parts.hosts()[parts.part(thread.part).host]);
+        json!({
+            "tgid": thread.tgid,
+            "tid": thread.tid,
+            "comm": clean(thread.comm.as_bytes()),
+            "process": clean(thread.process.as_bytes()),
+            "host": host.map(|host| clean(host.as_bytes())),
+            "cgroup": loaded.cgroups.path(thread.cgroup).map(|path| clean(path.as_bytes())),
+        })
+    };
+    order.iter().map(thread).collect()
+}
+
+/// Describes events; the page shows at first those that other views show.
+fn events(report: &Report<'_>) -> Vec<Value> {
+    let loaded = report.loaded;
+    let events = loaded.tables.parts.events();
+    let usual = match &loaded.filter.events {
+        EventChoice::All => EventChoice::Usual.among(events),
+        choice => choice.among(events),
+    };
+    let event = |(position, event): (u8, &icecore_format::records::EventV1)| {
+        json!({
+            "name": clean(event.name.as_bytes()),
+            "unit": clean(event.unit.as_bytes()),
+            "is_shown": usual.has(position),
+            "is_wait": Meaning::of(event) == Meaning::Wait,
+            "is_of_cpu": Meaning::of(event).is_of_cpu(),
+            "is_drawn": is_drawn(event),
+        })
+    };
+    (0..=u8::MAX).zip(events).map(event).collect()
+}
+
+fn waits(profile: &Profile) -> Vec<Value> {
+    let wait = |wait: &crate::profile::waits::RowWait| {
+        let waker = match &wait.waker {
+            Waker::Thread(thread) => {
+                format!("{} {}/{}", clean(thread.comm.as_bytes()), thread.tgid, thread.tid)
+            }
+            other => other.words().unwrap_or("unknown").to_owned(),
+        };
+        json!({ "kind": clean(wait.kind.name().as_bytes()), "waker": waker })
+    };
+    profile.waits.iter().map(wait).collect()
+}
+
+/// The values of the counters of machines and processes: pairs of a time in units and a value.
+fn counters(report: &Report<'_>, begin_ns: u64, unit_ns: u64) -> Vec<Value> {
+    let mut all = Vec::new();
+    for counted in counted(&report.loaded.selection()) {
+        let owner = match &counted.of {
+            Of::Machine => json!(null),
+            Of::Process { tgid, comm } => json!({ "tgid": tgid, "comm": clean(comm.as_bytes()) }),
+            Of::Cgroup { path } => json!({ "cgroup": clean(path.as_bytes()) }),
+        };
+        for (counter, values) in &counted.values {
+            let (Some(unit), Some(growth)) = (counter.unit(), counter.growth()) else { continue };
+            let values: Vec<(f64, u64)> = values
+                .iter()
+                .map(|(time_ns, value)| ((*time_ns as f64 - begin_ns as f64) / unit_ns as f64, *value))
+                .collect();
+            all.push(json!({
+                "owner": owner,
+                "name": counter.name(),
+                "unit": unit,
+                "is_sum": growth == icecore_format::records::Growth::Sum,
+                "values": values,
+            }));
+        }
+    }
+    all
+}
