@@ -11,12 +11,12 @@ import { FILTERS, START } from "./state.js";
 /** Choices: the field, what it is called, its values and their names, and the views that have it. */
 /** @type {[keyof State, string, [string, string][], string[]?][]} */
 const CHOICES = [
-  ["metric", "count", [["weight", "weight"], ["samples", "samples"]]],
-  ["root", "stacks begin with", [["process", "process"], ["thread", "thread"], ["none", "function"]]],
-  ["order", "order", [["name", "by name"], ["weight", "heaviest left"]], ["flame"]],
-  ["up", "root", [["top", "on top (icicle)"], ["bottom", "at the bottom"]], ["flame", "chart"]],
-  ["color", "color", [["kind", "kind"], ["image", "image"], ["change", "change"]], ["flame", "chart"]],
-  ["merge", "merge", [["", "nothing"], ["image", "frames of one image"]]],
+  ["metric", "what is counted", [["weight", "by weight"], ["samples", "by samples"]]],
+  ["root", "what stacks begin with", [["process", "below processes"], ["thread", "below threads"], ["none", "functions only"]]],
+  ["order", "order of siblings", [["name", "ordered by name"], ["weight", "heaviest left"]], ["flame"]],
+  ["up", "where the root is", [["top", "root on top"], ["bottom", "root at the bottom"]], ["flame", "chart"]],
+  ["color", "what colors say", [["kind", "color: kind"], ["image", "color: image"], ["change", "color: change"]], ["flame", "chart"]],
+  ["merge", "what is merged", [["", "every function"], ["image", "images as frames"]]],
 ];
 
 /** Switches. @type {[keyof State, string, string[]?][]} */
@@ -53,7 +53,7 @@ export class Bar {
   /** @returns {Node[]} */
   selects() {
     const { state } = this.app;
-    const kinds = CHOICES.filter(([field, , , views]) => (!views || views.includes(state.view)) && (field !== "color" || true));
+    const kinds = CHOICES.filter(([, , , views]) => !views || views.includes(state.view));
     const shown = kinds.map(([field, title, values]) => {
       const possible = values.filter(([value]) => value !== "change" || this.app.page.sides.length > 1);
       return this.select(title, possible, String(state[field]), (value) => this.app.set(/** @type {any} */ ({ [field]: value, ...(field === "root" ? { zoom: "" } : {}) })), field);
@@ -94,7 +94,7 @@ export class Bar {
     for (const thread of side.threads) names.set(processKey(thread), thread.process);
     const list = [...names.keys()].sort((a, b) => (weights.get(b) ?? 0) - (weights.get(a) ?? 0));
     const values = list.map((key) => /** @type {[string, string]} */ ([key, `${names.get(key)} ${key}`]));
-    return this.select("processes", [["", `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");
+    return this.select("processes", [["", list.length === 1 ? "1 process" : `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");
   }
 
   buttons() {

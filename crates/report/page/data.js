@@ -25,6 +25,8 @@
  * @property {{kind: string, waker: string}[]} waits
  * @property {{rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken
  * @property {Counter[]} counters
+ * @property {Record<string, {lines: string[], proof: string}>} [sources] the text of files
+ * @property {{name: string, image: string, instructions: import("./code.js").Instruction[]}[]} [listings] of the hottest functions
  * @property {Uint32Array} up the caller of each stack
  * @property {Uint32Array} stack_frame the innermost frame of each stack
  * @property {Uint32Array} stack_function its function, a position in `Page.functions`
@@ -51,7 +53,7 @@
  * A function, alike in both recordings.
  * @typedef {{name: string, image: string, side: number, reason: string}} Func
  */
-/** @typedef {{title: string, version: string, sides: Side[], diff: any, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
+/** @typedef {{title: string, version: string, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
 
 /** What a frame of a function is. */
 export const KERNEL = 1;
@@ -71,12 +73,43 @@ export function open(buffer) {
   const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const columns = new Columns(buffer, 4 + length);
   page.functions = [];
-  const known = new Map();
-  page.sides.forEach((/** @type {any} */ side, /** @type {number} */ index) => {
-    side.index = index;
-    readSide(side, columns, page.functions, known);
-  });
+  const known = new Map(), renamed = renames(page.diff);
+  // The last recording gives the names: a function that was renamed is called there what it is called now.
+  for (let index = page.sides.length - 1; index >= 0; index--) {
+    page.sides[index].index = index;
+    readSide(page.sides[index], columns, page.functions, known, index === 0 ? renamed : new Map());
+  }
+  renameProcess(page);
   return withOrders(page);
+}
+
+/**
+ * A process that has one name before and another one after, and is the only one that the other recording lacks, was renamed: it is
+ * one process in both.
+ * @param {any} page
+ */
+function renameProcess(page) {
+  if (page.sides.length < 2) return;
+  const [before, after] = page.sides.map((/** @type {Side} */ side) => new Set(side.threads.map((it) => it.process)));
+  const gone = [...before].filter((it) => !after.has(it)), made = [...after].filter((it) => !before.has(it));
+  if (gone.length !== 1 || made.length !== 1) return;
+  page.renamed = `${gone[0]} is called ${made[0]} after`;
+  for (const thread of page.sides[0].threads) if (thread.process === gone[0]) thread.process = made[0];
+}
+
+/** What stands for a function in both recordings. @param {string} name @param {string} image @returns {string} */
+export function functionKey(name, image) {
+  return `${name}\0${image.slice(image.lastIndexOf("/") + 1)}`;
+}
+
+/** Functions that the comparison found under other names, by what they were called before. @param {any} diff @returns {Map<string, string>} */
+function renames(diff) {
+  const renamed = new Map();
+  for (const row of diff?.rows ?? []) {
+    if (row.before_name === undefined && row.before_image === undefined) continue;
+    renamed.set(functionKey(row.before_name ?? row.name, row.before_image ?? row.image ?? ""), functionKey(row.name, row.image ?? ""));
+  }
+  return renamed;
 }
 
 /** @param {any} page @returns {Page} */
@@ -97,8 +130,9 @@ function withOrders(page) {
  * @param {Columns} columns
  * @param {Func[]} functions of all recordings; those of this one are added
  * @param {Map<string, number>} known
+ * @param {Map<string, string>} renamed
  */
-function readSide(side, columns, functions, known) {
+function readSide(side, columns, functions, known, renamed) {
   for (const [name, place] of Object.entries(side.columns)) side[name] = columns.read(/** @type {any} */ (place));
   delete side.columns;
   const samples = side.sample_time.length;
@@ -116,7 +150,7 @@ function readSide(side, columns, functions, known) {
       side: side.function_side[i],
       reason: why ? side.text[why - 1] : "",
     };
-    const key = `${made.name}\0${made.image.slice(made.image.lastIndexOf("/") + 1)}\0${made.side}`;
+    const plain = functionKey(made.name, made.image), key = `${renamed.get(plain) ?? plain}\0${made.side}`;
     let position = known.get(key);
     if (position === undefined) {
       position = functions.push(made) - 1;

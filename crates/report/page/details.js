@@ -14,13 +14,20 @@ export class Details {
     this.element = element("aside", { "aria-label": "The chosen frame" });
     /** @type {{calls: Calls, node: number} | null} */
     this.shown = null;
-    const share = (/** @type {number} */ node) => this.calls().total[node] / (this.calls().total[0] || 1);
+    const whole = () => app.tree().total[0] || 1;
+    const share = (/** @type {number} */ node) => this.calls().total[node] / whole();
     /** @type {Grid<number>} */
     this.grid = new Grid("Frames below the chosen one", [
       { title: "total", kind: "number", cell: (node) => percent(share(node)), bar: share },
-      { title: "self", kind: "number", cell: (node) => percent(this.calls().own[node] / (this.calls().total[0] || 1)) },
+      { title: "self", kind: "number", cell: (node) => percent(this.calls().own[node] / whole()) },
       { title: "function", kind: "name", cell: (node) => nameOf(app.page, this.calls(), node) },
-    ], { choose: (node) => { this.show(this.calls(), node); app.zoom(node); } });
+    ], { choose: (node) => this.choose(node) });
+  }
+
+  /** @param {number} node */
+  choose(node) {
+    this.show(this.calls(), node);
+    if (this.calls() === this.app.calls()) this.app.zoom(node);
   }
 
   /** @returns {Calls} */
@@ -31,7 +38,7 @@ export class Details {
   /** @param {Calls} calls @param {number} node */
   show(calls, node) {
     this.shown = { calls, node };
-    const { app } = this, { unit } = app.chosen(), whole = calls.total[0] || 1;
+    const { app } = this, { unit } = app.chosen(), whole = app.tree().total[0] || 1;
     const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
     const children = Array.from(calls.children(node)).sort((a, b) => calls.total[b] - calls.total[a]);
     const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `self ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];

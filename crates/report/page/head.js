@@ -7,7 +7,8 @@ import { bytes, count, duration, element, percent, things } from "./text.js";
 
 /** @param {App} app @returns {Node[]} */
 export function headOf(app) {
-  return app.page.sides.map((side, i) => element("div", { class: "side" }, ...sideOf(app, side, i)));
+  const sides = app.page.sides.map((side, i) => element("div", { class: "side" }, ...sideOf(app, side, i)));
+  return app.page.renamed ? [...sides, element("p", {}, app.page.renamed)] : sides;
 }
 
 /** @param {App} app @param {Side} side @param {number} i @returns {Node[]} */

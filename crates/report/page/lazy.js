@@ -1,5 +1,7 @@
 // Trees that are built only where somebody looks: from leaves to callers, and from one function both ways.
 
+import { NOTHING } from "./tree.js";
+
 /** @import {Calls, Tree} from "./tree.js" */
 
 /**
@@ -19,7 +21,7 @@ export class Walk {
     this.upwards = upwards;
     this.roots = tree.roots;
     /** @type {number[]} */
-    this.label = [merges && from.length ? tree.label[from[0]] : 0xffffffff];
+    this.label = [merges && from.length ? tree.label[from[0]] : NOTHING];
     this.parent = [0];
     this.stack = [0];
     this.total = [from.reduce((sum, node) => sum + weight[node], 0)];

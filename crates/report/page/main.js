@@ -1,7 +1,7 @@
 // Puts the page together: one state, what follows from it, and the views that show it.
 
 import { amount, count, element, percent, things } from "./text.js";
-import { open, unpack } from "./data.js";
+import { functionKey, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
 import { merge, mergeBoth } from "./tree.js";
@@ -38,6 +38,8 @@ export class App {
     this.tipBox = element("div", { id: "tip", role: "tooltip", hidden: true });
     /** @type {Uint8Array?} */
     this.inlined = null;
+    /** A view has shown a frame beside itself. */
+    this.inspected = false;
   }
 
   start() {
@@ -169,7 +171,7 @@ export class App {
     const shares = this.sharesOf(calls, node);
     if (!shares) return { change: 0, isChance: true };
     const func = this.page.functions[calls.label[node]];
-    const judged = func && isWhole(this.state) ? this.verdicts().get(func.name) : undefined;
+    const judged = func && isWhole(this.state) ? this.verdicts().get(functionKey(func.name, func.image)) : undefined;
     return { change: shares[1] - shares[0], isChance: judged === false };
   }
 
@@ -185,7 +187,7 @@ export class App {
   verdicts() {
     return this.derive("verdicts", [], () => {
       const all = new Map();
-      for (const row of this.page.diff?.rows ?? []) all.set(row.name, Boolean(row.significant) || all.get(row.name) === true);
+      for (const row of this.page.diff?.rows ?? []) all.set(functionKey(row.name, row.image ?? ""), Boolean(row.total.significant));
       return all;
     });
   }
@@ -222,6 +224,7 @@ export class App {
 
   /** Shows a node beside the view. @param {Calls} calls @param {number} node */
   inspect(calls, node) {
+    this.inspected = true;
     this.details.show(calls, node);
   }
 
@@ -243,8 +246,8 @@ export class App {
     this.tell("whole", this.sentence());
     this.bar.draw();
     made.draw();
-    const shownNode = this.details.shown;
-    if (!shownNode || shownNode.calls !== this.calls()) this.details.show(this.calls(), this.zoomed());
+    if (!this.inspected) this.inspect(this.calls(), this.zoomed());
+    this.inspected = false;
   }
 
   /** Says what is shown. @returns {string} */

@@ -16,6 +16,9 @@
  * @property {(node: number) => ArrayLike<number>} children in the order of drawing
  */
 
+/** The label of the root of everything. */
+export const NOTHING = 0xffffffff;
+
 /** @implements {Calls} */
 export class Tree {
   /** @param {Page} page @param {string[]} roots */
@@ -23,7 +26,7 @@ export class Tree {
     this.page = page;
     this.roots = roots;
     this.length = 1;
-    this.label = new Uint32Array(1024).fill(0xffffffff, 0, 1);
+    this.label = new Uint32Array(1024).fill(NOTHING, 0, 1);
     this.parent = new Uint32Array(1024);
     this.stack = new Uint32Array(1024);
     this.own = new Float64Array(1024);
@@ -248,7 +251,7 @@ export function rootsOf(sides, root) {
 
 /** Names a node. @param {Page} page @param {Calls} calls @param {number} node @returns {string} */
 export function nameOf(page, calls, node) {
-  if (node === 0) return "all";
   const label = calls.label[node];
+  if (label === NOTHING) return "all";
   return label < page.functions.length ? page.functions[label].name : calls.roots[label - page.functions.length];
 }

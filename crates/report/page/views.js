@@ -1,6 +1,10 @@
 // The list of views, in the order of their keys.
 
+import { CallTree } from "./calls.js";
+import { Code } from "./code.js";
+import { Compare } from "./compare.js";
 import { Flame } from "./flame.js";
+import { Functions } from "./functions.js";
 
 /** @import {App} from "./main.js" */
 
@@ -9,4 +13,8 @@ import { Flame } from "./flame.js";
 /** Name, title, and what makes the view. @type {[string, string, (app: App) => View][]} */
 export const VIEWS = [
   ["flame", "Flame graph", (app) => new Flame(app)],
+  ["functions", "Functions", (app) => new Functions(app)],
+  ["tree", "Tree", (app) => new CallTree(app)],
+  ["code", "Code", (app) => new Code(app)],
+  ["compare", "Changes", (app) => new Compare(app)],
 ];

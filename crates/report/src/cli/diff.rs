@@ -84,7 +84,7 @@ pub struct Diff {
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
-    /// Write a flame graph of the difference (.svg), or the page for a pull request (.md)
+    /// Write a flame graph of the difference (.svg), a page to explore both sides (.html), or the page for a pull request (.md)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file of -o if it exists

@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde_json::Value;
 
-use super::lookup;
-use super::{Streams, emit, screen};
+use super::html::{self, PagePart};
+use super::{Streams, emit, lookup, screen};
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::compare::{Comparison, Options, Sided, Unit, Work, compare};
 use crate::analysis::quality;
+use crate::base::output;
+use crate::base::term::path::shown;
+use crate::base::term::quantity::bytes;
 use crate::cli::{Diff, DiffUnit, Global, Measure, Select, Stretch};
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::events::listed;
@@ -26,7 +29,9 @@ use icecore_symbolize::image::Search;
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     compared(options, global, streams, |view, compared, sided, streams| {
-        if let Some(path) = &options.output {
+        if let Some(path) = options.output.as_ref().filter(|path| is_page(path)) {
+            page(path, view, options, global, streams)?;
+        } else if let Some(path) = &options.output {
             let written = diff::file::write((path, options.force), view, compared, sided)?;
             screen(global, streams).remark([written]);
         }
@@ -38,6 +43,35 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
         }
         Ok(u8::from(view.fails()))
     })
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "html")
+}
+
+/// Writes both sides as a page for a browser.
+fn page(
+    path: &Path,
+    view: &diff::Diff,
+    options: &Diff,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<()> {
+    let wanted = wanted(options)?;
+    if wanted.len() > 2 {
+        bail!(
+            "cannot put more than two recordings on one page: merge those of each side (icecore-report merge)"
+        );
+    }
+    let inputs: Vec<&Path> = wanted.iter().map(|piece| piece.path.as_path()).collect();
+    output::refuse(path, options.force, &inputs).with_context(|| format!("cannot create {}", shown(path)))?;
+    let parts = wanted.iter().map(|piece| PagePart { path: &piece.path, filter: filter(piece, options) });
+    let parts: Vec<PagePart<'_>> = parts.collect();
+    let document = (None, Some(serde_json::to_value(view)?));
+    let (content, _) = html::content(&parts, &options.select, document, global, streams)?;
+    output::write_view(path, options.force, &inputs, &content)?;
+    screen(global, streams).remark([format!("wrote {} ({})", shown(path), bytes(content.len() as u64))]);
+    Ok(())
 }
 
 /// Compares two recordings as `diff BEFORE AFTER --all` does; returns its document.
@@ -129,11 +163,17 @@ fn wanted(options: &Diff) -> anyhow::Result<Vec<Operand>> {
     Ok(pieces)
 }
 
-fn load<'a>(piece: &'a Operand, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
-    let mut filter: Filter = options.select.filter();
-    if let Some(Stretch { from, to }) = piece.stretch {
-        (filter.from, filter.to) = (from, to);
+/// Returns the filters of a piece.
+fn filter(piece: &Operand, options: &Diff) -> Filter {
+    let filter = options.select.filter();
+    match piece.stretch {
+        Some(Stretch { from, to }) => Filter { from, to, ..filter },
+        None => filter,
     }
+}
+
+fn load<'a>(piece: &'a Operand, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
+    let filter = filter(piece, options);
     let apart = Apart {
         threads: options.by == DiffBy::Thread,
         slices: Some(Slicing::Sampled(SLICES as u32)),

@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Streams, diff, lookup, screen};
 use crate::analysis::quality;
-use crate::base::output::write_view;
+use crate::base::output::{self, write_view};
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, things};
-use crate::cli::{Global, Html};
+use crate::cli::{Global, Html, Select};
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::events::EventChoice;
 use crate::recording::filter::Filter;
@@ -30,15 +31,33 @@ struct Written {
     samples: u64,
 }
 
+/// One recording of a page, and which samples of it.
+pub(super) struct PagePart<'a> {
+    pub(super) path: &'a Path,
+    pub(super) filter: Filter,
+}
+
 /// Writes the page; returns the exit code.
 pub(super) fn html(options: &Html, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if to_stdout && global.json {
         bail!("cannot write both the page and JSON to stdout: name a file with -o");
     }
+    let select = &options.select;
     let path = options.output.clone().unwrap_or_else(|| default_name(&options.files[0], "html"));
     let inputs: Vec<&Path> = options.files.iter().map(PathBuf::as_path).collect();
-    let (content, samples) = content(options, global, streams)?;
+    if !to_stdout {
+        // Refused now, and not after all the work.
+        output::refuse(&path, options.force, &inputs)
+            .with_context(|| format!("cannot create {}", shown(&path)))?;
+    }
+    let compared = match &options.files[..] {
+        [_] => None,
+        files => Some(diff::document(files, select, global, streams)?),
+    };
+    let parts = inputs.iter().map(|path| PagePart { path, filter: select.filter() });
+    let parts: Vec<PagePart<'_>> = parts.collect();
+    let (content, samples) = content(&parts, select, (options.title.as_deref(), compared), global, streams)?;
     let mut screen = screen(global, streams);
     if to_stdout {
         screen.out.write_all(&content)?;
@@ -54,53 +73,53 @@ pub(super) fn html(options: &Html, global: &Global, streams: &mut Streams<'_>) -
     Ok(0)
 }
 
-/// Makes the page; also returns the number of its samples.
-fn content(options: &Html, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<(Vec<u8>, u64)> {
-    let select = &options.select;
-    let compared = match &options.files[..] {
-        [_] => None,
-        files => Some(diff::document(files, select, global, streams)?),
-    };
+/// Makes a page of one recording, or of two and the document of their comparison; also returns the number of its samples.
+pub(super) fn content(
+    parts: &[PagePart<'_>],
+    select: &Select,
+    (title, compared): (Option<&str>, Option<Value>),
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<(Vec<u8>, u64)> {
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let recordings = options.files.iter().map(|path| input::open(path));
+    let recordings = parts.iter().map(|part| input::open(part.path));
     let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
-    let filter = select.filter();
-    let load = |(path, recording), events: EventChoice, apart| {
-        let filter = Filter { events, ..filter.clone() };
-        Loaded::new(path, recording, filter, select.patterns(), &search, apart)
-    };
-    let files = || options.files.iter().map(PathBuf::as_path).zip(&recordings);
-    for (path, recording) in files() {
-        input::check_events(path, recording, &filter)?;
+    for (part, recording) in parts.iter().zip(&recordings) {
+        input::check_events(part.path, recording, &part.filter)?;
     }
-    let everything =
-        if filter.events == EventChoice::Usual { EventChoice::All } else { filter.events.clone() };
-    let loaded: Vec<Loaded<'_>> = files().map(|file| load(file, everything.clone(), APART)).collect();
-    let usual = files().map(|file| load(file, filter.events.clone(), Apart::default()));
-    let usual: Vec<Loaded<'_>> = usual.collect();
+    let load = |everything: bool, apart: Apart| -> Vec<Loaded<'_>> {
+        let loaded = parts.iter().zip(&recordings).map(|(part, recording)| {
+            let mut filter = part.filter.clone();
+            if everything && filter.events == EventChoice::Usual {
+                filter.events = EventChoice::All;
+            }
+            Loaded::new(part.path, recording, filter, select.patterns(), &search, apart)
+        });
+        loaded.collect()
+    };
+    // The page has everything; the verdict above it is that of other views.
+    let (all, usual) = (load(true, APART), load(false, Apart::default()));
     let progress = streams.progress && !global.quiet;
-    let name = |loaded: &Loaded<'_>| loaded.name(&search, servers.as_ref(), progress);
-    let mut named: Vec<Named> = loaded.iter().chain(&usual).map(name).collect();
+    let loaded = || all.iter().chain(&usual);
+    let mut named: Vec<Named> = loaded().map(|it| it.name(&search, servers.as_ref(), progress)).collect();
     let names: Vec<_> = named.iter_mut().map(|named| std::mem::take(&mut named.names)).collect();
-    let reports = loaded.iter().chain(&usual).zip(&named).zip(names);
-    let reports = reports.map(|((loaded, Named { located, .. }), names)| Report {
+    let reports = loaded().zip(&named).zip(names).map(|((loaded, Named { located, .. }), names)| Report {
         located: Some(located),
         ..loaded.report(located, names)
     });
     let reports: Vec<Report<'_>> = reports.collect();
+    let (of_all, of_usual) = reports.split_at(all.len());
     let mut screen = screen(global, streams);
-    let (all, usual) = reports.split_at(loaded.len());
-    for ((report, named), loaded) in usual.iter().zip(&named).zip(&loaded) {
+    for ((report, named), loaded) in of_usual.iter().zip(&named).zip(&all) {
         screen.warn(named.trouble.iter().cloned().chain(quality::warning(report)));
         screen.warn(report.profile.names.remark());
         screen.warn(unmatched(loaded));
         screen.remark(lookup::remarks(&search, servers.as_ref(), &named.fetched));
     }
-    let sides = all.iter().zip(usual).map(|(report, usual)| PageSide { report, usual });
+    let sides = of_all.iter().zip(of_usual).map(|(report, usual)| PageSide { report, usual });
     let sides: Vec<PageSide<'_>> = sides.collect();
-    let samples = all.iter().map(|report| report.profile.whole().samples).sum();
-    let names = options.files.iter().map(|file| shown(file)).collect::<Vec<_>>().join(" → ");
-    let title = options.title.clone().unwrap_or(names);
-    Ok((page(&title, &sides, compared)?, samples))
+    let samples = of_all.iter().map(|report| report.profile.whole().samples).sum();
+    let files = parts.iter().map(|part| shown(part.path)).collect::<Vec<_>>().join(" → ");
+    Ok((page(title.unwrap_or(&files), &sides, compared)?, samples))
 }

@@ -15,9 +15,27 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it uses when it is loaded.
-const MODULES: [&str; 16] = modules!(
-    "text", "data", "state", "choose", "tree", "lazy", "sums", "colors", "canvas", "grid", "flame",
-    "details", "head", "views", "bar", "main",
+const MODULES: [&str; 20] = modules!(
+    "text",
+    "data",
+    "state",
+    "choose",
+    "tree",
+    "lazy",
+    "sums",
+    "colors",
+    "canvas",
+    "grid",
+    "flame",
+    "details",
+    "head",
+    "calls",
+    "functions",
+    "code",
+    "compare",
+    "views",
+    "bar",
+    "main",
 );
 const STYLE: &str = include_str!("../../../page/page.css");
 const FRAME: &str = include_str!("../../../page/page.html");
