@@ -84,17 +84,25 @@ export function open(buffer) {
 }
 
 /**
- * A process that has one name before and another one after, and is the only one that the other recording lacks, was renamed: it is
- * one process in both.
+ * A process with nine tenths of the samples of its recording, of which the other recording has none, is taken for one that was
+ * renamed, if both recordings have such a one. The head of the page says so.
  * @param {any} page
  */
 function renameProcess(page) {
   if (page.sides.length < 2) return;
-  const [before, after] = page.sides.map((/** @type {Side} */ side) => new Set(side.threads.map((it) => it.process)));
-  const gone = [...before].filter((it) => !after.has(it)), made = [...after].filter((it) => !before.has(it));
-  if (gone.length !== 1 || made.length !== 1) return;
-  page.renamed = `${gone[0]} is called ${made[0]} after`;
-  for (const thread of page.sides[0].threads) if (thread.process === gone[0]) thread.process = made[0];
+  const [before, after] = page.sides.map(mainProcess);
+  const has = (/** @type {Side} */ side, /** @type {string} */ name) => side.threads.some((it) => it.process === name);
+  if (!before || !after || has(page.sides[1], before) || has(page.sides[0], after)) return;
+  page.renamed = `taken for one process: ${before} before, ${after} after`;
+  for (const thread of page.sides[0].threads) if (thread.process === before) thread.process = after;
+}
+
+/** Names the process with nine tenths of the samples. @param {Side} side @returns {string | undefined} */
+function mainProcess(side) {
+  /** @type {Map<string, number>} */
+  const samples = new Map();
+  side.threads.forEach(({ process }, i) => samples.set(process, (samples.get(process) ?? 0) + side.thread_begin[i + 1] - side.thread_begin[i]));
+  return [...samples].find(([, number]) => number > 0.9 * side.sample_time.length)?.[0];
 }
 
 /** What stands for a function in both recordings. @param {string} name @param {string} image @returns {string} */

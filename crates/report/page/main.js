@@ -24,6 +24,7 @@ export class App {
   /** @param {Page} page */
   constructor(page) {
     this.page = page;
+    if (page.sides.length > 1) Object.assign(START, { side: 1, color: "change" });
     /** @type {State} */
     this.state = fromFragment(location.hash);
     this.theme = themeOf(document.documentElement);
@@ -171,8 +172,8 @@ export class App {
     const shares = this.sharesOf(calls, node);
     if (!shares) return { change: 0, isChance: true };
     const func = this.page.functions[calls.label[node]];
-    const judged = func && isWhole(this.state) ? this.verdicts().get(functionKey(func.name, func.image)) : undefined;
-    return { change: shares[1] - shares[0], isChance: judged === false };
+    const isProven = func && this.verdicts().get(functionKey(func.name, func.image));
+    return { change: shares[1] - shares[0], isChance: isWhole(this.state) && !isProven };
   }
 
   /** @param {Calls} calls @param {number} node @returns {[number, number]?} before and after */
