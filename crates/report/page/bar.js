@@ -87,11 +87,13 @@ export class Bar {
 
   processesOf() {
     const { app } = this, weights = new Map(), names = new Map(), { side, number } = app.chosen();
-    for (let row = 0; row < number.length; row++) {
-      const thread = side.threads[side.row_thread[row]], key = processKey(thread);
-      weights.set(key, (weights.get(key) ?? 0) + number[row]);
-    }
-    for (const thread of side.threads) names.set(processKey(thread), thread.process);
+    const ofThread = new Float64Array(side.threads.length);
+    for (let row = 0; row < number.length; row++) ofThread[side.row_thread[row]] += number[row];
+    side.threads.forEach((thread, i) => {
+      const key = processKey(thread);
+      weights.set(key, (weights.get(key) ?? 0) + ofThread[i]);
+      names.set(key, thread.process);
+    });
     const list = [...names.keys()].sort((a, b) => (weights.get(b) ?? 0) - (weights.get(a) ?? 0));
     const values = list.map((key) => /** @type {[string, string]} */ ([key, `${names.get(key)} ${key}`]));
     return this.select("processes", [["", list.length === 1 ? "1 process" : `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");

@@ -123,10 +123,16 @@ function renames(diff) {
 /** @param {any} page @returns {Page} */
 function withOrders(page) {
   const { functions } = page;
-  const order = Uint32Array.from(functions.keys()).sort((a, b) =>
-    functions[a].name < functions[b].name ? -1 : functions[a].name > functions[b].name ? 1 : a - b);
+  const order = new Uint32Array(functions.length);
+  let isOrdered = true;
+  for (let i = 0; i < order.length; i++) {
+    order[i] = i;
+    if (i && functions[i].name < functions[i - 1].name) isOrdered = false;
+  }
+  // The functions of one recording are in order, and sorting a million names takes a second.
+  if (!isOrdered) order.sort((a, b) => functions[a].name < functions[b].name ? -1 : functions[a].name > functions[b].name ? 1 : a - b);
   page.byName = new Uint32Array(functions.length);
-  order.forEach((position, rank) => { page.byName[position] = rank; });
+  for (let rank = 0; rank < order.length; rank++) page.byName[order[rank]] = rank;
   page.images = [...new Set(functions.map((/** @type {Func} */ it) => it.image))].sort();
   const positions = new Map(page.images.map((/** @type {string} */ image, /** @type {number} */ i) => [image, i]));
   page.imageOf = Uint32Array.from(functions, (/** @type {Func} */ it) => positions.get(it.image) ?? 0);
@@ -166,8 +172,10 @@ function readSide(side, columns, functions, known, renamed) {
     }
     return position;
   });
-  side.frame_function = side.frame_function.map((/** @type {number} */ it) => own[it]);
-  side.stack_function = side.stack_frame.map((/** @type {number} */ it) => side.frame_function[it]);
+  const { frame_function, stack_frame } = side;
+  for (let i = 0; i < frame_function.length; i++) frame_function[i] = own[frame_function[i]];
+  side.stack_function = new Uint32Array(stack_frame.length);
+  for (let i = 0; i < stack_frame.length; i++) side.stack_function[i] = frame_function[stack_frame[i]];
   side.row_thread = new Uint32Array(side.row_stack.length);
   for (let thread = 0; thread < side.threads.length; thread++) {
     for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) side.row_thread[side.sample_row[i]] = thread;
@@ -192,7 +200,7 @@ function readStacks(side) {
 
 /** @param {Uint32Array} low @param {Uint32Array | undefined} high @returns {Float64Array} */
 function wide(low, high) {
-  const all = Float64Array.from(low);
+  const all = new Float64Array(low);
   if (high) for (let i = 0; i < all.length; i++) all[i] += high[i] * 2 ** 32;
   return all;
 }

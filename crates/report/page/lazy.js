@@ -30,7 +30,8 @@ export class Walk {
     /** The nodes of the tree that a node stands for, each with its weight. @type {{nodes: number[], weights: number[]}[]} */
     this.members = [{ nodes: from, weights: from.map((node) => weight[node]) }];
     /** @type {(number[] | undefined)[]} */
-    this.kids = [merges ? undefined : this.group(0, from.map((_, i) => i), from)];
+    this.kids = [undefined];
+    if (!merges) this.kids[0] = this.group(0, from.keys(), from);
   }
 
   /** @param {number} node @returns {number[]} */

@@ -7,7 +7,7 @@ use super::columns::{Columns, Places};
 use super::moments::{Moments, Resolution};
 use super::trie::{Ordered, order};
 use crate::analysis::counters::{Of, counted};
-use crate::base::map::Interned;
+use crate::base::map::{Interned, Map};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::waits::Waker;
@@ -103,8 +103,9 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     let frames: Vec<_> = frames.into_items().iter().map(|frame| names.frames[*frame as usize]).collect();
     let mut texts: Interned<Box<str>> = Interned::new();
     let mut text = |text: &str| texts.intern(clean(text.as_bytes()));
-    let mut functions: Interned<u32> = Interned::new();
-    let column: Vec<u32> = frames.iter().map(|frame| functions.intern(frame.function)).collect();
+    let functions = by_name(names, frames.iter().map(|frame| frame.function));
+    let position: Map<u32, u32> = functions.iter().copied().zip(0..).collect();
+    let column: Vec<u32> = frames.iter().map(|frame| position[&frame.function]).collect();
     places.insert("frame_function".into(), columns.numbers(&column));
     let file = |file: &u32| &*names.files[*file as usize];
     let column: Vec<u32> =
@@ -114,8 +115,7 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     places.insert("frame_line".into(), columns.numbers(&column));
     places
         .insert("frame_inlined".into(), columns.bytes_of(frames.iter().map(|frame| u8::from(frame.inlined))));
-    let functions: Vec<_> =
-        functions.into_items().iter().map(|function| &names.functions[*function as usize]).collect();
+    let functions: Vec<_> = functions.iter().map(|function| &names.functions[*function as usize]).collect();
     let column: Vec<u32> = functions.iter().map(|function| text(&function.name)).collect();
     places.insert("function_name".into(), columns.numbers(&column));
     let image = |image: &u32| &*names.images[*image as usize].path;
@@ -135,6 +135,15 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     places.insert("function_side".into(), columns.bytes_of(side));
     let texts = texts.into_items();
     places.insert("text".into(), columns.texts(texts.iter().map(|text| &**text)));
+}
+
+/// Lists distinct functions in the order of their names, in which the page draws them.
+fn by_name(names: &Names, functions: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut distinct: Vec<u32> = functions.collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct.sort_by_key(|function| &names.functions[*function as usize].name);
+    distinct
 }
 
 fn moments_of(moments: &Moments, places: &mut Places, columns: &mut Columns) {
