@@ -2,7 +2,6 @@
 
 import { element, percent, short } from "./text.js";
 import { VIEWS } from "./views.js";
-import { processKey } from "./choose.js";
 import { FILTERS, START } from "./state.js";
 
 /** @import {App} from "./main.js" */
@@ -90,12 +89,12 @@ export class Bar {
     const ofThread = new Float64Array(side.threads.length);
     for (let row = 0; row < number.length; row++) ofThread[side.row_thread[row]] += number[row];
     side.threads.forEach((thread, i) => {
-      const key = processKey(thread);
-      weights.set(key, (weights.get(key) ?? 0) + ofThread[i]);
-      names.set(key, thread.process);
+      const { processKey, process } = thread;
+      weights.set(processKey, (weights.get(processKey) ?? 0) + ofThread[i]);
+      names.set(processKey, process);
     });
     const list = [...names.keys()].sort((a, b) => (weights.get(b) ?? 0) - (weights.get(a) ?? 0));
-    const values = list.map((key) => /** @type {[string, string]} */ ([key, `${names.get(key)} ${key}`]));
+    const values = list.map((key) => /** @type {[string, string]} */ ([key, names.get(key) === key ? key : `${names.get(key)} ${key}`]));
     return this.select("processes", [["", list.length === 1 ? "1 process" : `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");
   }
 
@@ -103,7 +102,7 @@ export class Bar {
     const { app } = this;
     const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ does) => element("button", { title, click: does }, text);
     return element("span", { class: "does" },
-      button("undo", "u, or the browser's back", () => history.back()),
+      button("undo", "u, or the browser's back", () => app.undo()),
       button("reset", "r: no filters, no zoom", () => app.reset()),
       button(app.theme.dark ? "light" : "dark", "d", () => app.set({ theme: app.theme.dark ? "light" : "dark" })),
       button("?", "keys", () => this.help.showModal()),

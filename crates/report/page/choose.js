@@ -18,16 +18,6 @@
  * @property {number} to the time behind the last
  */
 
-/** The key of a process in filters. @param {import("./data.js").Thread} thread @returns {string} */
-export function processKey(thread) {
-  return thread.host === null ? String(thread.tgid) : `${thread.host}:${thread.tgid}`;
-}
-
-/** @param {import("./data.js").Thread} thread @returns {string} */
-export function threadKey(thread) {
-  return `${processKey(thread)}/${thread.tid}`;
-}
-
 /** Lists the events that count, 1 for each that does. @param {Side} side @param {State} state @returns {Uint8Array} */
 export function eventsOf(side, state) {
   return Uint8Array.from(side.events, (event) => Number(state.event.length ? state.event.includes(event.name) : event.is_shown));
@@ -95,8 +85,8 @@ function unitOf(side, rows, state) {
 function chosenRows(page, side, state) {
   const events = eventsOf(side, state);
   const threads = Uint8Array.from(side.threads, (thread) => Number(
-    (!state.process.length || state.process.includes(processKey(thread)))
-    && (!state.thread.length || state.thread.includes(threadKey(thread)))));
+    (!state.process.length || state.process.includes(thread.processKey))
+    && (!state.thread.length || state.thread.includes(thread.key))));
   const stacks = chosenStacks(page, side, state);
   const rows = new Uint8Array(side.row_stack.length);
   for (let row = 0; row < rows.length; row++) {

@@ -4,7 +4,10 @@
  * An event that was sampled.
  * @typedef {{name: string, unit: string, is_shown: boolean, is_wait: boolean, is_of_cpu: boolean, is_drawn: boolean}} EventKind
  */
-/** @typedef {{tgid: number, tid: number, comm: string, process: string, host: string?, cgroup: string?}} Thread */
+/**
+ * A thread. Filters name it and its process by keys: by numbers, and by names where two recordings are compared.
+ * @typedef {{tgid: number, tid: number, comm: string, process: string, host: string?, cgroup: string?, processKey: string, key: string}} Thread
+ */
 /** @typedef {{owner: {tgid?: number, comm?: string, cgroup?: string}?, name: string, unit: string, is_sum: boolean, values: [number, number][]}} Counter */
 
 /**
@@ -80,7 +83,15 @@ export function open(buffer) {
     readSide(page.sides[index], columns, page.functions, known, index === 0 ? renamed : new Map());
   }
   renameProcess(page);
+  for (const thread of page.sides.flatMap((/** @type {Side} */ side) => side.threads)) addKeys(thread, page.sides.length > 1);
   return withOrders(page);
+}
+
+/** @param {Thread} thread @param {boolean} byName */
+function addKeys(thread, byName) {
+  const host = thread.host === null ? "" : `${thread.host}:`;
+  thread.processKey = byName ? thread.process : `${host}${thread.tgid}`;
+  thread.key = `${thread.processKey}/${byName ? thread.comm : thread.tid}`;
 }
 
 /**

@@ -61,15 +61,20 @@ export class App {
     const fragment = toFragment(next);
     if (fragment === toFragment(this.state)) return;
     this.state = next;
-    history.pushState(null, "", `#${fragment}`);
+    history.pushState((history.state ?? 0) + 1, "", `#${fragment}`);
     this.draw();
   }
 
   /** Changes the state as `set` does, but so that "back" leads to what was before several such changes. @param {Partial<State>} changes */
   adjust(changes) {
     this.state = { ...this.state, ...changes };
-    history.replaceState(null, "", `#${toFragment(this.state)}`);
+    history.replaceState(history.state, "", `#${toFragment(this.state)}`);
     this.draw();
+  }
+
+  /** Goes back to the state before the last change; never away from the page. */
+  undo() {
+    if (history.state > 0) history.back();
   }
 
   arrive() {
@@ -256,7 +261,8 @@ export class App {
     const chosen = this.chosen(), all = this.chosen().side.summary.samples;
     const what = chosen.unit === "samples" ? things(chosen.samples, "sample") : `${amount(chosen.total, chosen.unit)} in ${things(chosen.samples, "sample")}`;
     const mixed = chosen.isMixed ? " · events with different units: every sample counts as one" : "";
-    return `100% is ${what}${isWhole(this.state) ? "" : ` of ${count(all)}`}${mixed}`;
+    const { emptied } = this.tree(), left = emptied ? ` · ${things(emptied, "sample")} with nothing but hidden frames, left out` : "";
+    return `100% is ${what}${isWhole(this.state) ? "" : ` of ${count(all)}`}${mixed}${left}`;
   }
 
   /** Says something at the foot of the page. @param {string} what @param {string} text */
@@ -283,7 +289,7 @@ export class App {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return false;
     const view = VIEWS[Number(event.key) - 1];
     if (view) this.set({ view: view[0] });
-    else if (event.key === "u") history.back();
+    else if (event.key === "u") this.undo();
     else if (event.key === "r") this.reset();
     else if (event.key in this.nodeKeys) this.nodeKeys[event.key]();
     else return this.views.get(this.state.view)?.key?.(event) ?? false;

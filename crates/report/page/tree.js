@@ -36,6 +36,8 @@ export class Tree {
     this.sorted = new Uint8Array(0);
     this.slots = new Uint32Array(4096);
     this.byName = false;
+    /** Samples of which nothing but hidden frames was left: they do not count. */
+    this.emptied = 0;
   }
 
   /** Finds the child of a node, or makes it. @param {number} parent @param {number} label @param {number} stack @returns {number} */
@@ -172,14 +174,15 @@ function firstOfImage(page) {
  * Adds rows, those with one root together, because a stack is walked once for each root.
  * @param {Tree} tree @param {Chosen} chosen @param {Uint32Array} rootOfThread @param {Float64Array} weight @param {Rules} how
  */
-function add(tree, { side, rows }, rootOfThread, weight, how) {
+function add(tree, { side, rows, number }, rootOfThread, weight, how) {
   const known = new Uint32Array(side.up.length), inRoot = new Uint32Array(side.up.length);
   const functions = tree.page.functions.length;
   for (const [root, list] of byRoot(side, rows, weight, rootOfThread)) {
     const begin = tree.roots.length ? tree.node(0, functions + root, 0) : 0;
     for (const row of list) {
       const leaf = nodeOf(tree, side, side.row_stack[row], begin, root + 1, known, inRoot, how);
-      tree.own[leaf] += weight[row];
+      if (leaf === begin && side.row_stack[row] !== 0) tree.emptied += number[row];
+      else tree.own[leaf] += weight[row];
     }
   }
 }
