@@ -117,8 +117,8 @@ export class Bar {
     const add = (/** @type {string} */ text, /** @type {Partial<State>} */ without) => chips.push(
       element("button", { class: "chip", title: "remove this filter", click: () => app.set(without) }, `${text} ✕`));
     if (state.from >= 0 || state.to >= 0) {
-      const begin = state.from < 0 ? 0 : state.from;
-      add(`time ${begin.toFixed(3)} s to ${state.to < 0 ? "the end" : `${state.to.toFixed(3)} s`}`, { from: START.from, to: START.to });
+      const after = app.side().begin_s, begin = after + Math.max(state.from, 0);
+      add(`time ${begin.toFixed(3)} s to ${state.to < 0 ? "the end" : `${(after + state.to).toFixed(3)} s`}`, { from: START.from, to: START.to });
     }
     for (const field of names) {
       if (field === "from" || field === "to") continue;
@@ -151,6 +151,7 @@ function helpOf() {
     ["arrows", "move between frames, rows, threads"], ["Enter", "zoom to the frame, choose the row"], ["Escape", "zoom out"],
     ["b", "callers and callees of the chosen function"], ["f", "focus: only samples with it"], ["x", "exclude: no samples with it"],
     ["h", "hide its frames"], ["s", "its source and instructions"], ["Ctrl + wheel", "zoom"], ["Shift + wheel", "move"], ["drag over time", "choose a stretch of time"],
+    ["+ - < >", "zoom and move in time; Escape: all time"], ["n, p", "next and previous thread in time order; next and previous wait of a thread"],
   ];
   const dialog = element("dialog", { "aria-label": "Keys" }, element("table", {}, ...keys.map(([key, text]) => element("tr", {}, element("th", {}, key), element("td", {}, text)))));
   dialog.append(element("button", { click: () => dialog.close() }, "close"));

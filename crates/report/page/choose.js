@@ -18,6 +18,11 @@
  * @property {number} to the time behind the last
  */
 
+/** Returns true if the filters by process and thread leave a thread. @param {import("./data.js").Thread} thread @param {State} state @returns {boolean} */
+export function isChosen(thread, state) {
+  return (!state.process.length || state.process.includes(thread.processKey)) && (!state.thread.length || state.thread.includes(thread.key));
+}
+
 /** Lists the events that count, 1 for each that does. @param {Side} side @param {State} state @returns {Uint8Array} */
 export function eventsOf(side, state) {
   return Uint8Array.from(side.events, (event) => Number(state.event.length ? state.event.includes(event.name) : event.is_shown));
@@ -84,9 +89,7 @@ function unitOf(side, rows, state) {
 /** @param {Page} page @param {Side} side @param {State} state @returns {Uint8Array} */
 function chosenRows(page, side, state) {
   const events = eventsOf(side, state);
-  const threads = Uint8Array.from(side.threads, (thread) => Number(
-    (!state.process.length || state.process.includes(thread.processKey))
-    && (!state.thread.length || state.thread.includes(thread.key))));
+  const threads = Uint8Array.from(side.threads, (thread) => Number(isChosen(thread, state)));
   const stacks = chosenStacks(page, side, state);
   const rows = new Uint8Array(side.row_stack.length);
   for (let row = 0; row < rows.length; row++) {

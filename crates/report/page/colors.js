@@ -65,3 +65,11 @@ export function colorOfWait(kind, dark) {
   const hue = WAITS[kind];
   return hue === undefined ? hsl(0, 0, 0, dark) : hsl(hue, 50, 0, dark);
 }
+
+/** Hues of what is done over time, by the place of its event; then they begin anew. */
+const ACTIVITIES = [212, 28, 140, 320, 60, 265];
+
+/** The color of activity over time: of an event by its place, or of waits. @param {number} event -1: waits @param {boolean} dark @returns {string} */
+export function colorOfActivity(event, dark) {
+  return event < 0 ? `hsl(285 45% ${dark ? 62 : 58}%)` : `hsl(${ACTIVITIES[event % ACTIVITIES.length]} 55% ${dark ? 58 : 52}%)`;
+}

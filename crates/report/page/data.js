@@ -8,7 +8,7 @@
  * A thread. Filters name it and its process by keys: by numbers, and by names where two recordings are compared.
  * @typedef {{tgid: number, tid: number, comm: string, process: string, host: string?, cgroup: string?, processKey: string, key: string}} Thread
  */
-/** @typedef {{owner: {tgid?: number, comm?: string, cgroup?: string}?, name: string, unit: string, is_sum: boolean, values: [number, number][]}} Counter */
+/** @typedef {{owner: {tgid?: number, comm?: string, cgroup?: string}?, host: string?, name: string, unit: string, is_sum: boolean, values: [number, number][]}} Counter */
 
 /**
  * One recording. Positions begin at 0; stack 0 is the empty stack, and a caller comes before its callees.
@@ -44,9 +44,10 @@
  * @property {Uint32Array} row_taken
  * @property {Uint32Array} row_thread
  * @property {Uint32Array} thread_begin the first sample of each thread, then the number of samples
- * @property {Uint32Array} sample_time samples are ordered by thread and time; a wait has the time of its end
+ * @property {Uint32Array} sample_time samples are ordered by thread and time; a wait has the time at which the thread ran again
  * @property {Uint32Array} sample_row
  * @property {Uint32Array} sample_lasted how long a wait lasted
+ * @property {Uint32Array} sample_late how long after the end of a wait the thread ran again: meanwhile it waited for a CPU
  * @property {Uint32Array} sample_cpu
  * @property {Float64Array} sample_weight
  * @property {Uint32Array} sample_number how many samples this is
@@ -60,6 +61,16 @@
 
 /** What a frame of a function is. */
 export const KERNEL = 1;
+
+/** Returns when a wait ended; of any other sample when it was taken. @param {Side} side @param {number} sample @returns {number} */
+export function endedAt(side, sample) {
+  return side.sample_time[sample] - side.sample_late[sample];
+}
+
+/** Returns when a wait began. @param {Side} side @param {number} sample @returns {number} */
+export function beganAt(side, sample) {
+  return Math.max(0, endedAt(side, sample) - side.sample_lasted[sample]);
+}
 
 /** @param {string} base64 @returns {Promise<ArrayBuffer>} */
 export async function unpack(base64) {
@@ -87,8 +98,8 @@ export function open(buffer) {
   return withOrders(page);
 }
 
-/** @param {Thread} thread @param {boolean} byName */
-function addKeys(thread, byName) {
+/** @param {Thread} thread @param {boolean} byName filters name processes and threads, not their numbers */
+export function addKeys(thread, byName) {
   const host = thread.host === null ? "" : `${thread.host}:`;
   thread.processKey = byName ? thread.process : `${host}${thread.tgid}`;
   thread.key = `${thread.processKey}/${byName ? thread.comm : thread.tid}`;
@@ -163,6 +174,7 @@ function readSide(side, columns, functions, known, renamed) {
   const samples = side.sample_time.length;
   side.sample_cpu ??= new Uint32Array(samples);
   side.sample_lasted ??= new Uint32Array(samples);
+  side.sample_late ??= new Uint32Array(samples);
   side.sample_number ??= new Uint32Array(samples).fill(1);
   side.sample_weight = wide(side.sample_weight ?? new Uint32Array(samples), side.sample_weight_high);
   delete side.sample_weight_high;

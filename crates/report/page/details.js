@@ -14,6 +14,8 @@ export class Details {
     this.element = element("aside", { "aria-label": "The chosen frame" });
     /** @type {{calls: Calls, node: number} | null} */
     this.shown = null;
+    /** The recording of which something else is shown. @type {import("./data.js").Side?} */
+    this.noted = null;
     const whole = () => app.tree().total[0] || 1;
     const share = (/** @type {number} */ node) => this.calls().total[node] / whole();
     /** @type {Grid<number>} */
@@ -38,6 +40,7 @@ export class Details {
   /** @param {Calls} calls @param {number} node */
   show(calls, node) {
     this.shown = { calls, node };
+    this.noted = null;
     const { app } = this, { unit } = app.chosen(), whole = app.tree().total[0] || 1;
     const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
     const children = Array.from(calls.children(node)).sort((a, b) => calls.total[b] - calls.total[a]);
@@ -53,6 +56,18 @@ export class Details {
     );
     this.grid.at = 0;
     this.grid.show(children);
+  }
+
+  /** Shows something that is no frame, until a frame is shown or the view changes. @param {Node[]} nodes */
+  note(nodes) {
+    this.shown = null;
+    this.noted = this.app.side();
+    this.element.replaceChildren(...nodes);
+  }
+
+  /** Returns true if what is shown does not belong to what the view shows. @param {Calls} calls @returns {boolean} */
+  isStale(calls) {
+    return this.noted !== this.app.side() && this.shown?.calls !== calls;
   }
 
   /** @param {number} label @returns {Node[]} */

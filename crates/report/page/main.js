@@ -12,6 +12,7 @@ import { wholeOf } from "./flame.js";
 import { headOf } from "./head.js";
 import { Bar } from "./bar.js";
 import { Details } from "./details.js";
+import { Overview } from "./overview.js";
 import { VIEWS } from "./views.js";
 
 /** @import {Page, Side} from "./data.js" */
@@ -34,6 +35,7 @@ export class App {
     this.views = new Map();
     this.details = new Details(this);
     this.bar = new Bar(this);
+    this.overview = new Overview(this);
     /** @type {Map<string, string>} */
     this.told = new Map();
     this.tipBox = element("div", { id: "tip", role: "tooltip", hidden: true });
@@ -46,6 +48,7 @@ export class App {
   start() {
     place("head").replaceChildren(...headOf(this));
     place("bar").replaceChildren(this.bar.element);
+    place("overview").replaceChildren(this.overview.element);
     document.body.append(this.tipBox);
     window.addEventListener("hashchange", () => this.arrive());
     window.addEventListener("keydown", (event) => { if (this.key(event)) event.preventDefault(); });
@@ -247,12 +250,18 @@ export class App {
       this.views.set(shown[0], made);
     }
     const main = place("main");
-    if (main.firstElementChild !== made.element) main.replaceChildren(made.element, this.details.element);
+    if (main.firstElementChild !== made.element) {
+      main.replaceChildren(made.element, this.details.element);
+      this.told.clear();
+      this.details.noted = null;
+    }
     this.told.delete("narrow");
     this.tell("whole", this.sentence());
     this.bar.draw();
+    this.overview.draw();
     made.draw();
-    if (!this.inspected) this.inspect(this.calls(), this.zoomed());
+    const isKept = this.inspected || this.details.noted && !this.details.isStale(this.calls());
+    if (!isKept) this.inspect(this.calls(), this.zoomed());
     this.inspected = false;
   }
 

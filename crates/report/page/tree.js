@@ -152,6 +152,18 @@ export function mergeBoth(page, [first, second], state) {
   return { tree: tree.finish(state.order === "name"), before };
 }
 
+/**
+ * Merges stacks as `merge` does, without what they begin with, and whatever they weigh.
+ * @param {Page} page @param {Side} side @param {Iterable<number>} stacks @param {State} state
+ * @returns {{tree: Tree, node: Uint32Array}} and the node of each of the stacks
+ */
+export function pathsOf(page, side, stacks, state) {
+  const tree = new Tree(page, []), how = rules(page, state);
+  const node = new Uint32Array(side.up.length), inRoot = new Uint32Array(side.up.length);
+  for (const stack of stacks) nodeOf(tree, side, stack, 0, 1, node, inRoot, how);
+  return { tree: tree.finish(state.order === "name"), node };
+}
+
 /** What becomes of the frames of a function. */
 const KEEP = 0, HIDE = 1;
 

@@ -5,6 +5,9 @@ import { Code } from "./code.js";
 import { Compare } from "./compare.js";
 import { Flame } from "./flame.js";
 import { Functions } from "./functions.js";
+import { Chart } from "./chart.js";
+import { TimeView } from "./time.js";
+import { Heat } from "./heat.js";
 
 /** @import {App} from "./main.js" */
 
@@ -13,8 +16,11 @@ import { Functions } from "./functions.js";
 /** Name, title, and what makes the view. @type {[string, string, (app: App) => View][]} */
 export const VIEWS = [
   ["flame", "Flame graph", (app) => new Flame(app)],
+  ["chart", "In time order", (app) => new Chart(app)],
   ["functions", "Functions", (app) => new Functions(app)],
   ["tree", "Tree", (app) => new CallTree(app)],
+  ["time", "Threads", (app) => new TimeView(app)],
+  ["heat", "Every second", (app) => new Heat(app)],
   ["code", "Code", (app) => new Code(app)],
   ["compare", "Changes", (app) => new Compare(app)],
 ];

@@ -73,7 +73,7 @@ pub struct Cell {
 /// One sample of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// When it was taken; a wait: when it ended. ns `CLOCK_MONOTONIC`.
+    /// When it was taken; a wait: when the thread ran again. ns `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// The position of the row.
     pub row: u32,
@@ -81,6 +81,8 @@ pub struct Moment {
     pub cpu: u16,
     /// How long the wait lasted, ns; 0 if it is no wait.
     pub lasted_ns: u64,
+    /// How long after the end of the wait the thread ran again, ns: meanwhile it waited for a CPU.
+    pub late_ns: u64,
     /// The weight, in the unit of the event.
     pub weight: u64,
 }

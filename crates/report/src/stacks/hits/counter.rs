@@ -123,9 +123,10 @@ impl<'a> Counter<'a> {
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
         if self.apart.moments {
-            let lasted_ns = self.waits.lasted_ns(sample).map_or(0, |(begin, end)| end.saturating_sub(begin));
             let Sample { time_ns, cpu, .. } = *sample;
-            self.moments.push(Moment { time_ns, row: position, cpu, lasted_ns, weight });
+            let (begin_ns, end_ns) = self.waits.lasted_ns(sample).unwrap_or((time_ns, time_ns));
+            let (lasted_ns, late_ns) = (end_ns.saturating_sub(begin_ns), time_ns.saturating_sub(end_ns));
+            self.moments.push(Moment { time_ns, row: position, cpu, lasted_ns, late_ns, weight });
         }
         if let Some(slices) = self.slices {
             let lasted = if self.apart.spreads_waits { self.waits.lasted_ns(sample) } else { None };

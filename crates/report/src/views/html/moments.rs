@@ -20,13 +20,15 @@ pub(super) struct Resolution {
 /// One sample, or several of one row at one time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    /// When it was taken; a wait: when it ended.
+    /// When it was taken; a wait: when the thread ran again.
     pub(super) time: u32,
     /// A position in [`Moments::rows`].
     pub(super) row: u32,
     pub(super) cpu: u16,
     /// How long the wait lasted, in units of time.
     pub(super) lasted: u32,
+    /// How long after the end of the wait the thread ran again.
+    pub(super) late: u32,
     pub(super) weight: u64,
     /// How many samples this is.
     pub(super) number: u32,
@@ -98,9 +100,17 @@ fn samples(
             rows.push(moment.row);
         }
         let time = ((moment.time_ns - first_ns) / unit_ns) as u32;
-        let lasted = (moment.lasted_ns / unit_ns).min(u64::from(u32::MAX)) as u32;
+        let units = |ns: u64| (ns / unit_ns).min(u64::from(u32::MAX)) as u32;
         let thread = profile.rows[moment.row as usize].thread;
-        let new = Sample { time, row: *row, cpu: moment.cpu, lasted, weight: moment.weight, number: 1 };
+        let new = Sample {
+            time,
+            row: *row,
+            cpu: moment.cpu,
+            lasted: units(moment.lasted_ns),
+            late: units(moment.late_ns),
+            weight: moment.weight,
+            number: 1,
+        };
         let slot = samples.iter_mut().rev().zip(of_thread.iter().rev());
         let mut slot = slot.take_while(|(known, of)| adds && known.time == time && **of == thread);
         match slot.find(|(known, _)| known.row == new.row) {
@@ -129,7 +139,8 @@ mod tests {
             time_ns: time * 1000,
             row: *row,
             cpu: 0,
-            lasted_ns: 0,
+            lasted_ns: 500_000,
+            late_ns: 20_000,
             weight: 10,
         };
         profile.moments = times_us.iter().map(moment).collect();
@@ -141,6 +152,7 @@ mod tests {
         let profile = two_rows(&[(50, 1), (60, 0), (70, 1)]);
         let moments = Moments::new(&profile, &[0], (40_000, 90_000));
         assert_eq!(moments.rows, [1, 0]);
+        assert!(moments.samples.iter().all(|it| (it.lasted, it.late) == (500, 20)));
         let seen: Vec<_> = moments.samples.iter().map(|it| (it.time, it.row, it.number)).collect();
         assert_eq!(seen, [(10, 0, 1), (20, 1, 1), (30, 0, 1)]);
         assert_eq!(moments.threads, [0, 3]);

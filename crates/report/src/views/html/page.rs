@@ -15,7 +15,7 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it uses when it is loaded.
-const MODULES: [&str; 20] = modules!(
+const MODULES: [&str; 33] = modules!(
     "text",
     "data",
     "state",
@@ -29,6 +29,19 @@ const MODULES: [&str; 20] = modules!(
     "flame",
     "details",
     "head",
+    "axis",
+    "lens",
+    "activity",
+    "overview",
+    "waits",
+    "counters",
+    "tracks",
+    "band",
+    "time",
+    "lane",
+    "chart",
+    "cells",
+    "heat",
     "calls",
     "functions",
     "code",

@@ -156,6 +156,7 @@ fn moments_of(moments: &Moments, places: &mut Places, columns: &mut Columns) {
     for (name, of, usual) in [
         ("sample_cpu", (|sample| u32::from(sample.cpu)) as fn(&super::moments::Sample) -> u32, 0),
         ("sample_lasted", |sample| sample.lasted, 0),
+        ("sample_late", |sample| sample.late, 0),
         ("sample_weight", |sample| sample.weight as u32, 0),
         ("sample_weight_high", |sample| (sample.weight >> 32) as u32, 0),
         ("sample_number", |sample| sample.number, 1),
@@ -222,7 +223,9 @@ fn waits(profile: &Profile) -> Vec<Value> {
 /// The values of the counters of machines and processes: pairs of a time in units and a value.
 fn counters(report: &Report<'_>, begin_ns: u64, unit_ns: u64) -> Vec<Value> {
     let mut all = Vec::new();
+    let parts = &report.loaded.tables.parts;
     for counted in counted(&report.loaded.selection()) {
+        let host = (parts.len() > 1).then(|| clean(parts.hosts()[parts.part(counted.part).host].as_bytes()));
         let owner = match &counted.of {
             Of::Machine => json!(null),
             Of::Process { tgid, comm } => json!({ "tgid": tgid, "comm": clean(comm.as_bytes()) }),
@@ -236,6 +239,7 @@ fn counters(report: &Report<'_>, begin_ns: u64, unit_ns: u64) -> Vec<Value> {
                 .collect();
             all.push(json!({
                 "owner": owner,
+                "host": host,
                 "name": counter.name(),
                 "unit": unit,
                 "is_sum": growth == icecore_format::records::Growth::Sum,
