@@ -30,16 +30,17 @@ export function eventsOf(side, state) {
 
 /** @param {Side} side @param {State} state @returns {[number, number]} */
 export function rangeOf(side, state) {
-  const perSecond = 1e9 / side.unit_ns;
-  const from = state.from < 0 ? 0 : Math.floor(state.from * perSecond);
-  return [from, state.to < 0 ? 2 ** 32 : Math.ceil(state.to * perSecond)];
+  // 1.001 s are 1,000,999.9999999999 µs to a computer.
+  const units = (/** @type {number} */ seconds) => Math.round(seconds * (1e9 / side.unit_ns));
+  return [state.from < 0 ? 0 : units(state.from), state.to < 0 ? 2 ** 32 : units(state.to)];
 }
 
 /** @param {Page} page @param {Side} side @param {State} state @returns {Chosen} */
 export function choose(page, side, state) {
-  const rows = chosenRows(page, side, state);
-  const [from, to] = rangeOf(side, state);
-  const { isMixed, unit } = unitOf(side, rows, state);
+  const rows = rowsOf(side, state), [from, to] = rangeOf(side, state);
+  const { isMixed, unit } = unitOf(side, rows, from, to, state);
+  const stacks = chosenStacks(page, side, state);
+  if (stacks) for (let row = 0; row < rows.length; row++) rows[row] &= stacks[side.row_stack[row]];
   const weight = new Float64Array(rows.length), number = new Float64Array(rows.length);
   let total = 0, samples = 0;
   eachSample(side, from, to, (i) => {
@@ -76,25 +77,29 @@ export function firstFrom(side, thread, time) {
   return low;
 }
 
-/** @param {Side} side @param {Uint8Array} rows @param {State} state @returns {{isMixed: boolean, unit: string}} */
-function unitOf(side, rows, state) {
-  const seen = new Set();
-  for (let row = 0; row < rows.length; row++) if (rows[row]) seen.add(side.row_event[row]);
+/**
+ * Finds the unit of the samples of some rows. A filter by function changes no unit, as on the command line.
+ * @param {Side} side @param {Uint8Array} rows @param {number} from @param {number} to @param {State} state
+ * @returns {{isMixed: boolean, unit: string}}
+ */
+function unitOf(side, rows, from, to, state) {
+  const seen = new Set(), see = (/** @type {number} */ row) => { if (rows[row]) seen.add(side.row_event[row]); };
+  if (state.from < 0 && state.to < 0) for (let row = 0; row < rows.length; row++) see(row);
+  else eachSample(side, from, to, (i) => see(side.sample_row[i]));
   const units = new Set([...seen].map((event) => side.events[event]?.unit || "samples"));
   const isMixed = units.size > 1;
   const unit = isMixed || state.metric === "samples" ? "samples" : [...units][0] ?? "samples";
   return { isMixed, unit };
 }
 
-/** @param {Page} page @param {Side} side @param {State} state @returns {Uint8Array} */
-function chosenRows(page, side, state) {
+/** Chooses rows by event, process and thread. @param {Side} side @param {State} state @returns {Uint8Array} */
+function rowsOf(side, state) {
   const events = eventsOf(side, state);
   const threads = Uint8Array.from(side.threads, (thread) => Number(isChosen(thread, state)));
-  const stacks = chosenStacks(page, side, state);
   const rows = new Uint8Array(side.row_stack.length);
   for (let row = 0; row < rows.length; row++) {
     // A damaged recording may have samples of events that it does not describe.
-    rows[row] = (events[side.row_event[row]] ?? 1) & threads[side.row_thread[row]] & (stacks ? stacks[side.row_stack[row]] : 1);
+    rows[row] = (events[side.row_event[row]] ?? 1) & threads[side.row_thread[row]];
   }
   return rows;
 }
