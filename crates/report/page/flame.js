@@ -50,6 +50,7 @@ export class Flame {
     if (isNew || !this.window) {
       this.window = goal;
       this.at = node;
+      app.tell("at", "");
     }
     this.moveTo(goal);
   }

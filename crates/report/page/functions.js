@@ -46,7 +46,7 @@ export class Functions {
       name: (a, b) => app.page.byName[a] - app.page.byName[b],
       image: (a, b) => app.page.imageOf[a] - app.page.imageOf[b] || own[b] - own[a],
     };
-    const order = orders[sort] ?? orders.self;
+    const order = Object.hasOwn(orders, sort) ? orders[sort] : orders.self;
     return rows.sort((a, b) => order(a, b) || app.page.byName[a] - app.page.byName[b]);
   }
 
@@ -59,7 +59,7 @@ export class Functions {
     this.grid.show(rows, state.sort);
     const label = state.selected >= 0 && state.selected < app.page.functions.length ? state.selected : rows[0] ?? -1;
     if (label < 0) return;
-    const { callers, callees } = app.derive("around", [...app.shape(), label], () => around(app.tree(), label));
+    const { callers, callees } = app.derive("around", [...app.shape(), label], () => around(app.expanded(), label));
     const { name } = app.page.functions[label];
     this.above.textContent = `who calls ${name}`;
     this.below.textContent = `what ${name} calls`;

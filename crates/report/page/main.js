@@ -143,8 +143,14 @@ export class App {
     return this.state.inverted ? this.derive("inverted", this.shape(), () => inverted(this.tree())) : this.tree();
   }
 
+  /** The tree with all recursion: where a cycle is drawn once, what passed through its other functions is not seen. @returns {Tree} */
+  expanded() {
+    if (!this.state.collapse) return this.tree();
+    return this.derive("expanded", this.shape(), () => merge(this.page, this.chosen(), { ...this.state, collapse: false }));
+  }
+
   sums() {
-    return this.derive("sums", this.shape(), () => sumsOf(this.tree()));
+    return this.derive("sums", this.shape(), () => sumsOf(this.expanded()));
   }
 
   /** What the search finds. */
@@ -154,7 +160,7 @@ export class App {
 
   /** The share of samples with a frame that the search finds. @returns {number} */
   foundShare() {
-    return this.derive("share", [...this.shape(), this.state.search], () => shareOf(this.tree(), this.found().matches) / (this.tree().total[0] || 1));
+    return this.derive("share", [...this.shape(), this.state.search], () => shareOf(this.expanded(), this.found().matches) / (this.expanded().total[0] || 1));
   }
 
   /** Returns true if a function was inlined wherever it was seen. @param {number} label @returns {boolean} */
@@ -255,7 +261,7 @@ export class App {
       this.told.clear();
       this.details.noted = null;
     }
-    this.told.delete("narrow");
+    this.tell("narrow", "");
     this.tell("whole", this.sentence());
     this.bar.draw();
     this.overview.draw();

@@ -61,10 +61,15 @@ export function fromFragment(fragment) {
     const value = words.get(name) ?? "";
     if (Array.isArray(start)) state[name] = words.getAll(name);
     else if (typeof start === "boolean") state[name] = value === "true";
-    else if (typeof start === "number") state[name] = Number.isFinite(Number(value)) ? Number(value) : start;
+    else if (typeof start === "number") state[name] = isAllowed(name, Number(value)) ? Number(value) : start;
     else state[name] = value;
   }
   return state;
+}
+
+/** @param {string} name @param {number} value @returns {boolean} */
+function isAllowed(name, value) {
+  return value >= -1 && (name === "from" || name === "to" ? Number.isFinite(value) : Number.isInteger(value));
 }
 
 /** Returns true if no filter is active. @param {State} state @returns {boolean} */
