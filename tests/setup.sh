@@ -32,6 +32,21 @@ else
 	has python3 || want python3
 	has pgrep || want procps
 	has node || want nodejs
+	# What shows the page of `icecore-report html` (tests/page/). Ubuntu's packages of Chromium are stubs of a snap, which needs a
+	# running snapd.
+	has npm || want npm
+	browser=no
+	for name in chromium google-chrome google-chrome-stable chrome chromium-browser; do
+		has "$name" && browser=yes
+	done
+	if [ $browser = no ] && [ -z "${ICECORE_BROWSER:-}" ]; then
+		if has apt-cache && apt-cache show chromium 2>/dev/null | grep -q '^Depends:.*chromium-common'; then
+			want chromium
+		else
+			echo "setup: cannot install Chromium here: install Google Chrome or the snap chromium, or set ICECORE_BROWSER to a" \
+				"browser like these; until then the test \`page\` fails" >&2
+		fi
+	fi
 	# The peer whose files are imported. Ubuntu has one for each kernel.
 	if ! perf --version >/dev/null 2>&1; then
 		if has apt-cache && ! apt-cache show linux-perf >/dev/null 2>&1; then want linux-tools-generic; else want linux-perf; fi

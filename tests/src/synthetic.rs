@@ -4,6 +4,7 @@
 
 mod held;
 mod named;
+mod pages;
 mod waiting;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use icecore_format::write::Writer;
 
 pub use held::{Copied, Held, broken_walks};
 pub use named::named;
+pub use pages::{HOSTILE_NAMES, busy, changed, deep, hostile, wide};
 pub use waiting::{EVENTS, waiting};
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
