@@ -50,6 +50,9 @@ bench: build
 	python3 tests/bench/large.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --example symbolize
 	python3 tests/bench/symbolize.py $(BIN)/examples/symbolize
+	$(CARGO) test -p icecore-tests --test page
+	$(CARGO) build --release -p icecore-tests --example firefox
+	python3 tests/bench/page.py $(BIN)
 
 install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/icecore-record $(BIN)/icecore-report

@@ -1,8 +1,9 @@
-//! Writes a large recording that nobody had to wait for: `synthesize SAMPLES FILE`.
+//! Writes a large recording that nobody had to wait for: `synthesize SAMPLES FILE [names]`.
 //!
 //! Eight CPUs at 999 Hz run 200 threads of ten processes. Each process has 5,000 distinct user stacks of 30 frames, of
 //! which few are hot; each calls the kernel in one way, of 2,000, of ten frames. Blocks are as the recorder writes them: one second each. It prints, as JSON, what
-//! writing took, and what the same samples take as plain rows in zstd frames of a second (the plain estimate).
+//! writing took, and what the same samples take as plain rows in zstd frames of a second (the plain estimate). With `names`,
+//! each image and the kernel have 256 functions with names.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,8 +11,9 @@ use std::time::Instant;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Change, Image, ImageKind, ImagesV1, Lifecycle, LifecycleV1, Location, Mapping, MappingsV1, Node,
-    Origin, ReceiptV1, Sample, SamplesV1, StackRepair, StacksV1, StringsV1, Task, TasksV1, WalkEnd,
+    Basis, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
+    Location, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample, SamplesV1, StackRepair, StacksV1,
+    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::{Measure, Writer};
 use icecore_tests::synthetic;
@@ -26,20 +28,35 @@ const USER_STACKS: u64 = 5_000;
 const USER_DEPTH: u64 = 30;
 const KERNEL_STACKS: u64 = 2_000;
 const KERNEL_DEPTH: u64 = 10;
+/// The functions of an image, and of the kernel.
+const FUNCTIONS: u64 = 256;
+const FUNCTION_LEN: u64 = CODE_LEN / FUNCTIONS;
+const CODE_LEN: u64 = 1 << 20;
+/// Where code begins in an image.
+const CODE_OFF: u64 = 0x1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, samples, path] = &args[..] else { return Err("usage: synthesize SAMPLES FILE".into()) };
+    let (samples, path, with_names) = match &args[..] {
+        [_, samples, path] => (samples, path, false),
+        [_, samples, path, names] if names == "names" => (samples, path, true),
+        _ => return Err("usage: synthesize SAMPLES FILE [names]".into()),
+    };
     let samples: u64 = samples.parse()?;
     let mut random = Random(1);
     let mut writer = Writer::create(File::create(Path::new(path))?, [0x1c; 16])?;
     writer.append(&synthetic::session())?;
     let names: Vec<String> = (0..IMAGES).map(|n| format!("/opt/service/lib/lib{n}.so")).collect();
-    writer.append(&StringsV1::from_rows(1, &[&["service".to_owned()][..], &names].concat()))?;
+    let kernel: Vec<String> = (0..FUNCTIONS).map(|n| format!("kernel_function_{n}")).collect();
+    writer.append(&StringsV1::from_rows(1, &[&["service".to_owned()][..], &names, &kernel].concat()))?;
     writer.append(&TasksV1::from_rows(0, &tasks()))?;
     writer.append(&LifecycleV1::from_rows(&processes()))?;
     writer.append(&ImagesV1::from_rows(0, &images()))?;
     writer.append(&MappingsV1::from_rows(&mappings()))?;
+    if with_names {
+        writer.append(&SymbolsV1::from_rows(&symbols()))?;
+        writer.append(&KernelSymbolsV1::from_rows(&kernel_symbols()))?;
+    }
     let stacks = Stacks::grow(&mut random);
     for (number, nodes) in stacks.nodes.chunks(32 << 10).enumerate() {
         writer.append(&StacksV1::from_rows(1 + (number * (32 << 10)) as u32, nodes)?)?;
@@ -119,7 +136,7 @@ impl Stacks {
             }
             let depth = if parent == 0 { 0 } else { kept };
             for _ in depth..whole {
-                let file_off = 0x1000 + random.hot(1 << 20);
+                let file_off = CODE_OFF + random.hot(CODE_LEN);
                 let location = if is_kernel {
                     Location::Address(synthetic::KERNEL + file_off)
                 } else {
@@ -200,6 +217,23 @@ fn processes() -> Vec<Lifecycle> {
     (1..=PROCESSES).map(found).collect()
 }
 
+fn symbols() -> Vec<Symbol> {
+    let symbol = |image: u32, n: u64| {
+        let start = CODE_OFF + n * FUNCTION_LEN;
+        let name = format!("service::part{image}::Worker::function_{n}");
+        Symbol { image, start, end: start + FUNCTION_LEN, name: name.into_bytes() }
+    };
+    (0..IMAGES).flat_map(|image| (0..FUNCTIONS).map(move |n| symbol(image, n))).collect()
+}
+
+fn kernel_symbols() -> Vec<KernelSymbol> {
+    let symbol = |n: u64| {
+        let start = synthetic::KERNEL + CODE_OFF + n * FUNCTION_LEN;
+        KernelSymbol { start, end: start + FUNCTION_LEN, name: 2 + IMAGES + n as u32, module: 0 }
+    };
+    (0..FUNCTIONS).map(symbol).collect()
+}
+
 fn images() -> Vec<Image> {
     let image = |n: u32| Image {
         kind: ImageKind::FILE,
@@ -219,7 +253,7 @@ fn mappings() -> Vec<Mapping> {
         tgid: process * 1000,
         start: 0x7f00_0000_0000 + u64::from(process) * 0x1_0000_0000 + u64::from(image) * 0x80_0000,
         len: 2 << 20,
-        file_off: 0x1000,
+        file_off: CODE_OFF,
         image,
         origin: Origin::SCAN,
         mount_ns: synthetic::MOUNT_NS,
