@@ -12,6 +12,7 @@
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
 //! | [`audit`] | whether walks by unwind tables in the kernel are right |
 //! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
+//! | [`explore`] | filters over a loaded profile, and the rows, trees and time lines that they leave |
 //! | [`wall_time`] | what threads ran, and for what they waited |
 //! | `asked` | what the recorder was asked to do |
 
@@ -24,6 +25,7 @@ pub(crate) mod clock;
 pub mod compare;
 pub mod counters;
 pub mod depths;
+pub mod explore;
 pub mod matching;
 pub mod quality;
 pub mod trend;
