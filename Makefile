@@ -46,8 +46,9 @@ bench: build
 	$(BIN)/examples/trackers
 	python3 tests/bench/differ.py $(BIN)
 	python3 tests/bench/differences.py $(BIN)
-	$(CARGO) build --release -p icecore-tests --bin synthesize
+	$(CARGO) build --release -p icecore-tests --bin synthesize --example explore
 	python3 tests/bench/large.py $(BIN)
+	$(BIN)/synthesize 1000000 $(BIN)/explored.icecore && $(BIN)/examples/explore $(BIN)/explored.icecore
 	$(CARGO) build --release -p icecore-tests --example symbolize
 	python3 tests/bench/symbolize.py $(BIN)/examples/symbolize
 	$(CARGO) test -p icecore-tests --test page

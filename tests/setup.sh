@@ -31,6 +31,8 @@ else
 	fi
 	has python3 || want python3
 	has pgrep || want procps
+	# The terminal in which the tests look at `icecore-report tui`.
+	has tmux || want tmux
 	has node || want nodejs
 	# What shows the page of `icecore-report html` (tests/page/). Ubuntu's packages of Chromium are stubs of a snap, which needs a
 	# running snapd.

@@ -62,6 +62,8 @@ commands! {
     Top: Typed<views::top::Args> => samples::show,
     /// Who calls whom, as an indented tree
     Tree: Typed<views::tree::Args> => samples::show,
+    /// Explore a recording on the terminal: filters, tables, trees, time
+    Tui: Typed<views::tui::Args> => samples::show,
     /// A flame graph as SVG
     Flame: Typed<views::flame::Args> => samples::show,
     /// One page for a browser, to explore one recording or compare two, without network

@@ -18,6 +18,7 @@ pub(super) fn show<V: View + Args>(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let select = &source.select;
+    view.check(&screen(global, streams))?;
     input::check(&select.filter())?;
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;

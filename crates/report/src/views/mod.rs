@@ -20,6 +20,7 @@ pub mod timeline;
 pub mod top;
 pub mod tree;
 pub mod trend;
+pub mod tui;
 pub(crate) mod unmatched;
 pub mod verify;
 mod view;

@@ -28,6 +28,14 @@ pub struct Typed<V: Args> {
 
 /// A command that shows the samples of one recording. Its arguments implement this; `run/commands.rs` lists all commands.
 pub trait View {
+    /// Refuses what the view cannot do with this screen, before anything is loaded.
+    ///
+    /// # Errors
+    /// If it cannot.
+    fn check(&self, _screen: &Screen<'_>) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns what must be counted of the selected samples before [`show`](Self::show), on a page that is `width` characters wide.
     fn needs(&self, _select: &Select, _width: u32) -> Needs {
         Needs::default()

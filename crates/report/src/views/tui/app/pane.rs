@@ -1,0 +1,59 @@
+//! The panes: what the lower part of the screen can show, in which order, and where the cursor is.
+
+/// What the lower part of the screen shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::views::tui) enum Pane {
+    Functions,
+    Tree,
+    Callers,
+    Processes,
+    Threads,
+    Images,
+    Events,
+    Waits,
+    Filters,
+}
+
+impl Pane {
+    /// All panes, in the order of their keys.
+    pub(in crate::views::tui) const ALL: [Self; 9] = [
+        Self::Functions,
+        Self::Tree,
+        Self::Callers,
+        Self::Processes,
+        Self::Threads,
+        Self::Images,
+        Self::Events,
+        Self::Waits,
+        Self::Filters,
+    ];
+
+    pub(in crate::views::tui) fn name(self) -> &'static str {
+        match self {
+            Self::Functions => "functions",
+            Self::Tree => "tree",
+            Self::Callers => "callers",
+            Self::Processes => "processes",
+            Self::Threads => "threads",
+            Self::Images => "images",
+            Self::Events => "events",
+            Self::Waits => "waits",
+            Self::Filters => "filters",
+        }
+    }
+}
+
+/// What orders rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::views::tui) enum Sort {
+    Own,
+    Total,
+    Name,
+}
+
+/// Where the cursor of a pane is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::views::tui) struct Place {
+    pub(in crate::views::tui) cursor: usize,
+    pub(in crate::views::tui) top: usize,
+}

@@ -1,0 +1,87 @@
+//! Takes the terminal, reads keys, draws, and gives the terminal back: at the end, before a panic is told, and on signals.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::style::force_color_output;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::flag;
+use signal_hook::low_level::{emulate_default_handler, unregister};
+
+use super::app::{App, Wish};
+use super::draw::draw;
+use super::keys::action;
+
+/// How long a signal may wait for an answer.
+const SIGNALS: Duration = Duration::from_millis(100);
+
+/// Shows the app until the user quits.
+///
+/// # Errors
+/// If the terminal cannot be read or written.
+pub(super) fn run(app: &mut App<'_>, color: bool) -> io::Result<()> {
+    force_color_output(color);
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+    let register = |signal: i32| flag::register_usize(signal, arrived.clone(), signal as usize);
+    let registered = signals.into_iter().map(register).collect::<io::Result<Vec<_>>>()?;
+    let result = ratatui::try_init().and_then(|mut terminal| show(app, color, &mut terminal, &arrived));
+    // Also if only half of the terminal was taken.
+    let restored = ratatui::try_restore();
+    for id in registered {
+        unregister(id);
+    }
+    match arrived.load(Ordering::Relaxed) {
+        0 => result.and(restored),
+        // The signal now does what it does to other programs.
+        signal => emulate_default_handler(signal as i32),
+    }
+}
+
+fn show(
+    app: &mut App<'_>,
+    color: bool,
+    terminal: &mut DefaultTerminal,
+    arrived: &AtomicUsize,
+) -> io::Result<()> {
+    loop {
+        terminal.draw(|frame| draw(app, color, frame))?;
+        loop {
+            if arrived.load(Ordering::Relaxed) != 0 {
+                return Ok(());
+            }
+            if event::poll(SIGNALS)? {
+                break;
+            }
+        }
+        // Whatever waits is answered by one picture.
+        while event::poll(Duration::ZERO)? {
+            match answer(app, event::read()?) {
+                Some(Wish::Quit) => return Ok(()),
+                Some(Wish::Redraw) => terminal.clear()?,
+                Some(Wish::Suspend) => suspend(terminal)?,
+                None => {}
+            }
+        }
+    }
+}
+
+fn answer(app: &mut App<'_>, event: Event) -> Option<Wish> {
+    match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => app.act(action(key, app.mode())?),
+        _ => None,
+    }
+}
+
+/// Stops the program until the shell continues it.
+fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
+    terminal.show_cursor()?;
+    ratatui::try_restore()?;
+    emulate_default_handler(SIGTSTP)?;
+    *terminal = ratatui::try_init()?;
+    terminal.clear()
+}
