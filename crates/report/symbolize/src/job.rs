@@ -21,6 +21,7 @@ use super::{Answer, Function, Reason, Wanted};
 use crate::image::{
     self, ElfFile, FileOff, Files, Finder, FoundFile, Gsym, Layout, Search, Sections, Svma, budget,
 };
+use crate::source::Checksums;
 
 /// What became of an image.
 #[derive(Debug)]
@@ -106,6 +107,50 @@ fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) 
     ImageAnswers { answers, is_final: !job.is_broken && !job.lacks_files.into_inner() }
 }
 
+/// The open files that contain the DWARF of one image.
+struct OpenDwarf {
+    main: Sections,
+    supplement: Option<Sections>,
+    package: Option<Sections>,
+}
+
+fn open(file: &ElfFile, layout: &Layout) -> Option<Sections> {
+    Sections::open(file, layout, dwarf::is_read)
+}
+
+impl OpenDwarf {
+    fn open(found: &FoundFile, files: &Files) -> Option<Self> {
+        let main = open(&found.file, &found.layout)?;
+        let supplement = files.alt.as_ref().and_then(|alt| open(&alt.file, &alt.layout));
+        let package = files.dwp.as_ref().and_then(|(file, layout)| open(file, layout));
+        Some(Self { main, supplement, package })
+    }
+
+    fn sources<'a>(&'a self, open_split: &'a dwarf::OpenSplit<'a>) -> Sources<'a> {
+        let Self { main, supplement, package } = self;
+        Sources { main, supplement: supplement.as_ref(), package: package.as_ref(), open_split }
+    }
+}
+
+/// Finds what the line tables around offsets, which ascend, say of source files: one answer for each path.
+///
+/// # Cost    opens the DWARF of the image, and reads the first entries of all its units
+pub fn source_checksums(wanted: &Wanted<'_>, paths: &[&str], finder: &Finder<'_>) -> Vec<Checksums> {
+    let read = || {
+        let files = finder.look(wanted.image).files.ok()?;
+        let found = files.dwarf()?;
+        let layout = &files.image.layout;
+        let mut at: Vec<Svma> = wanted.offsets.iter().filter_map(|off| layout.svma(*off)).collect();
+        at.sort_unstable();
+        at.dedup();
+        let opened = OpenDwarf::open(found, &files)?;
+        // Line tables are in the main file.
+        let no_split = |_: SplitName<'_>, _: &dyn Fn(&Sections) -> bool| None;
+        dwarf::checksums(&opened.sources(&no_split), layout.code_begin(), &at, paths).ok()
+    };
+    read().unwrap_or_else(|| vec![Checksums::default(); paths.len()])
+}
+
 /// An image that has been found, and what is asked of it.
 struct Job<'a> {
     layout: &'a Layout,
@@ -169,13 +214,10 @@ impl Job<'_> {
         search: &Search,
         tick: &(dyn Fn(u64) + Sync),
     ) -> Named {
-        let open = |file: &ElfFile, layout: &Layout| Sections::open(file, layout, dwarf::is_read);
-        let Some(main) = open(&found.file, &found.layout) else {
+        let Some(opened) = OpenDwarf::open(found, files) else {
             self.is_broken = true;
             return vec![None; self.at.len()];
         };
-        let supplement = files.alt.as_ref().and_then(|alt| open(&alt.file, &alt.layout));
-        let package = files.dwp.as_ref().and_then(|(file, layout)| open(file, layout));
         let lacks_files = &self.lacks_files;
         let open_split = |split: SplitName<'_>, is_right: &dyn Fn(&Sections) -> bool| {
             let path = |bytes| Path::new(OsStr::from_bytes(bytes));
@@ -184,12 +226,7 @@ impl Job<'_> {
             lacks_files.fetch_or(unit.is_none(), Ordering::Relaxed);
             unit
         };
-        let sources = Sources {
-            main: &main,
-            supplement: supplement.as_ref(),
-            package: package.as_ref(),
-            open_split: &open_split,
-        };
+        let sources = opened.sources(&open_split);
         let answers = dwarf::look_up(&sources, self.layout.code_begin(), self.at, &self.strings, tick);
         self.believed(answers)
     }

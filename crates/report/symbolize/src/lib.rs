@@ -11,6 +11,7 @@
 //! | `job` | one image: what its files say of all offsets |
 //! | `dwarf`, `gsym`, `tables`, `go`, `stubs` | sources of names |
 //! | `starts` | where functions begin, by unwind tables |
+//! | [`source`] | texts of source files, and whether they are what was compiled |
 //! | [`Known`] | answers from earlier |
 //!
 //! # Example
@@ -44,6 +45,7 @@ mod job;
 mod known;
 mod map;
 mod reason;
+pub mod source;
 mod starts;
 mod strings;
 mod stubs;
@@ -54,6 +56,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use answer::{Answer, Function, Wanted};
+pub use job::source_checksums;
 pub use known::{Answers, Known};
 pub use reason::Reason;
 

@@ -73,6 +73,16 @@ impl<'d> Lines<'d> {
     }
 }
 
+impl Lines<'_> {
+    /// Lists the numbers of all files, each with its MD5 if the program has checksums.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u64, Option<[u8; 16]>)> + '_ {
+        let header = self.program.header();
+        let first = u64::from(header.version() <= 4);
+        let md5 = |file: &gimli::FileEntry<_>| header.file_has_md5().then(|| *file.md5());
+        header.file_names().iter().zip(first..).map(move |(file, number)| (number, md5(file)))
+    }
+}
+
 /// The names of source files, by their numbers in a line program.
 pub(super) struct SourceFiles<'j, 'd> {
     dwarf: &'j Dwarf<'d>,

@@ -12,12 +12,14 @@
 //! | `asked`, `sweep` | which units may know which address |
 //! | `unit` | everything about the addresses of one unit; keeps only the answers |
 //! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
+//! | `checksums` | MD5 of source files |
 //! | `split` | the other half of a unit, in a `.dwo` or `.dwp` file |
 //!
 //! Each unit that claims an address is read once, in one pass, whatever the number of its addresses. Nothing here recurses:
 //! entries may be nested as deep as a file is long. This room opens no file by itself.
 
 mod asked;
+mod checksums;
 mod extent;
 mod info;
 mod lines;
@@ -37,10 +39,10 @@ use super::Function;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
 use asked::Asked;
+pub(crate) use checksums::checksums;
 use icecore_elf::Svma;
 use info::Info;
-use sources::OpenSplit;
-pub(crate) use sources::{Sources, SplitName, is_read};
+pub(crate) use sources::{OpenSplit, Sources, SplitName, is_read};
 use sweep::Claim;
 use unit::Context;
 
