@@ -27,10 +27,11 @@ fn told() -> tempfile::TempDir {
     dir
 }
 
-const VIEWS: [&str; 8] = [
+const VIEWS: [&str; 9] = [
     "top -n 0",
     "top -n 0 --by thread",
     "top -n 0 --by image --json",
+    "top -n 0 --by address --json",
     "tree",
     "folded",
     "samples",

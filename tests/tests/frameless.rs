@@ -56,6 +56,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
         &["summary"],
         &["top"],
         &["top", "--by", "line"],
+        &["top", "--by", "address"],
         &["top", "--by", "wait", "--event", "*"],
         &["tree", "--wakers", "--event", "*"],
         &["tree"],
@@ -72,5 +73,8 @@ fn recordings_without_any_frame_are_compared_and_shown() {
     for (name, view) in files.iter().flat_map(|name| views.map(|view| (name, view))) {
         let (code, _, err) = run_in(dir.path(), &[view, &[name]].concat());
         assert_eq!(code, 0, "{view:?} {name}: {err}");
+    }
+    for (name, code) in files.iter().zip([2, 0, 0]) {
+        assert_eq!(run_in(dir.path(), &["annotate", name, "main"]).0, code, "{name}");
     }
 }

@@ -61,6 +61,18 @@ fn views_of_a_story() {
 }
 
 #[test]
+fn functions_of_a_story_are_annotated() {
+    let dir = told(story(), true);
+    let file = "DIR/story.icecore";
+    golden(dir.path(), "top_address", &["top", file, "--by", "address", "-n", "8"]);
+    golden(dir.path(), "top_address.json", &["top", file, "--by", "address", "-n", "8", "--json"]);
+    for (name, function) in [("annotate_kernel", "vfs_read"), ("annotate_file", "make+0x1200")] {
+        golden(dir.path(), name, &["annotate", file, function]);
+        golden(dir.path(), &format!("{name}.json"), &["annotate", file, function, "--json"]);
+    }
+}
+
+#[test]
 fn what_a_story_misses() {
     let dir = told(story(), true);
     let file = "DIR/story.icecore";

@@ -7,6 +7,7 @@
 //! | [`stacks`] | samples as stacks of locations: counted, unwound, checked against the code |
 //! | [`profile`] | stacks with names; the pipeline from a file to a profile |
 //! | [`analysis`] | what profiles say: over time, against each other, of themselves |
+//! | [`listing`] | the source and the instructions of functions, and how often samples hit them |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
 //! | [`edit`] | recordings made of recordings |
@@ -19,6 +20,7 @@ pub mod analysis;
 pub mod base;
 pub mod cli;
 pub mod edit;
+pub mod listing;
 pub mod profile;
 pub mod recording;
 pub mod run;

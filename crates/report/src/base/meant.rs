@@ -7,7 +7,6 @@ pub(crate) fn of_others(word: &str) -> Option<&'static str> {
         "record" | "stat" => "icecore-record records",
         "flamegraph" | "svg" => "use `flame`",
         "script" => "use `samples`",
-        "annotate" => "use `top --by line`",
         "collapse" => "use `folded`",
         "compare" => "use `diff`",
         "buildid-list" => "use `missing`",

@@ -60,6 +60,8 @@ commands! {
     Summary: Typed<views::summary::Args> => samples::show,
     /// The hottest functions, lines, images, processes, threads or cgroups
     Top: Typed<views::top::Args> => samples::show,
+    /// The source lines and instructions of a function, with their samples
+    Annotate: Typed<views::annotate::Args> => samples::show,
     /// Who calls whom, as an indented tree
     Tree: Typed<views::tree::Args> => samples::show,
     /// Explore a recording on the terminal: filters, tables, trees, time

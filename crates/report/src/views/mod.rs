@@ -1,5 +1,6 @@
 //! Prints the results. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md describes the latter.
 
+pub mod annotate;
 pub mod cache;
 pub mod depth;
 pub mod diff;

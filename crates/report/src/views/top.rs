@@ -1,5 +1,6 @@
-//! `top`: the heaviest functions, lines, images, processes, threads, cgroups, hosts or waits.
+//! `top`: the heaviest functions, lines, addresses, images, processes, threads, cgroups, hosts or waits.
 
+mod address;
 mod text;
 mod waits;
 
@@ -25,6 +26,7 @@ Examples:
   icecore-report top demo.icecore                         functions by self time
   icecore-report top demo.icecore --sort total -n 50      with everything they call
   icecore-report top demo.icecore --by line --comm cc1    source lines of one program
+  icecore-report top demo.icecore --by address            single instructions, which annotate shows in their function
   icecore-report top demo.icecore --by process
   icecore-report top demo.icecore --by cgroup             services and containers
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
@@ -38,7 +40,7 @@ occurs several times in one stack is counted once. Inlined code counts for the f
 inlined shows every inlined function as a row of its own. Waits are those of off-cpu and run-delay unless --event \
 names others; wakers are of off-cpu.")]
 pub struct Args {
-    /// Show rows of this kind: function, inlined, line, image, process, thread, cgroup, host, wait, waker or waker-thread
+    /// Show rows of this kind: function, inlined, line, address, image, process, thread, cgroup, host, wait, waker or waker-thread
     #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
     pub by: By,
     /// Order rows by self or total
@@ -61,6 +63,8 @@ pub enum By {
     Inlined,
     /// Source lines.
     Line,
+    /// Addresses of code.
+    Address,
     /// Executable files.
     Image,
     /// Processes.
@@ -138,6 +142,8 @@ pub struct Ranked {
     file: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<Option<u32>>,
+    #[serde(flatten)]
+    place: Option<address::AddressOf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +177,7 @@ impl Top {
                 By::Function => "function",
                 By::Inlined => "inlined",
                 By::Line => "line",
+                By::Address => "address",
                 By::Image => "image",
                 By::Process => "process",
                 By::Thread => "thread",
@@ -201,6 +208,7 @@ impl Top {
                 let row = |at: usize| code_row(&report.profile.names, &keys[at], sums[at], whole);
                 (heavy.into_iter().map(row).collect(), count)
             }
+            By::Address => address::rank(report, sort, most),
             By::Process | By::Thread | By::Cgroup | By::Host => {
                 let (keys, sums) = task_sums(report, by);
                 let (heavy, count) = heaviest(&sums, sort, most);
@@ -239,6 +247,7 @@ impl Ranked {
             reason: None,
             file: None,
             line: None,
+            place: None,
             host: None,
             tgid: None,
             tid: None,

@@ -4,7 +4,7 @@ use super::{FREE_BYTES, lines};
 use lines::HOSTILE;
 
 /// The command lines.
-pub(super) const LINES: [&[&str]; 27] = [
+pub(super) const LINES: [&[&str]; 30] = [
     &["summary", HOSTILE],
     &["summary", "--json", HOSTILE],
     &["summary", "--json", "--focus", "^(ext4|vfs)", "--from", "0.5", HOSTILE],
@@ -32,6 +32,9 @@ pub(super) const LINES: [&[&str]; 27] = [
     &["depth", "--json", "--by", "thread", "-n", "0", HOSTILE],
     &["timeline", "--by", "function", "--sort", "total", HOSTILE],
     &["timeline", "--json", HOSTILE],
+    &["top", "--json", "--by", "address", "-n", "0", HOSTILE],
+    &["annotate", HOSTILE, "."],
+    &["annotate", HOSTILE, "vfs_read", "--json"],
 ];
 
 /// Named stacks hold at most so many bytes for one of a payload, on top of the tables.

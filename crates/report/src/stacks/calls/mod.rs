@@ -33,7 +33,7 @@ use icecore_elf::calls::{self, Before};
 pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
 use icecore_unwind::Machine;
 pub(crate) use jit::{Moment, Sites};
-pub(crate) use opened::{Calls, Files, Judge};
+pub(crate) use opened::{Calls, Files, Judge, with_code};
 
 /// Returns true if the last instruction of some machine code may be a call.
 pub(crate) fn ends_with_call(machine: Machine, code: &[u8]) -> bool {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use super::code::Code;
 use super::flow::calls_from;
 use crate::stacks::repair::unwind_tables;
+use icecore_symbolize::Reason;
 use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 
@@ -69,13 +70,8 @@ impl<'a> Files<'a> {
 }
 
 impl Opened {
-    /// Finds the file of an image itself: pieces in a recording may lack the code, and a debug file has none.
     fn find(image: &Identity, finder: &Finder<'_>) -> Option<Self> {
-        let with_code = |finder: Finder<'_>| {
-            let files = finder.look(image).files.ok()?;
-            files.image.layout.has_code().then_some(files)
-        };
-        Self::of(with_code(*finder).or_else(|| with_code(Finder { embedded: None, ..*finder }))?)
+        Self::of(with_code(image, finder).ok()?)
     }
 
     /// Maps files; `None` if calls of their machine are not decoded.
@@ -85,6 +81,17 @@ impl Opened {
         let tables = unwind_tables::Opened::of(&files, machine, &[]);
         Some(Self { machine, files, map, tables })
     }
+}
+
+/// Finds the file of an image itself: pieces in a recording may lack the code, and a debug file has none.
+///
+/// # Errors  why there is no file; `None` if there are only files without code
+pub(crate) fn with_code(image: &Identity, finder: &Finder<'_>) -> Result<image::Files, Option<Reason>> {
+    let look = |finder: Finder<'_>| {
+        let files = finder.look(image).files.map_err(Some)?;
+        if files.image.layout.has_code() { Ok(files) } else { Err(None) }
+    };
+    look(*finder).or_else(|first| look(Finder { embedded: None, ..*finder }).map_err(|_| first))
 }
 
 impl<'a> Calls<'a> {

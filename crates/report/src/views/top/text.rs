@@ -19,7 +19,7 @@ impl Top {
             return;
         }
         match self.by_what {
-            By::Function | By::Inlined | By::Line | By::Image => page.table(&self.code_table()),
+            By::Function | By::Inlined | By::Line | By::Address | By::Image => page.table(&self.code_table()),
             By::Process | By::Thread => page.table(&self.task_table("NAME")),
             By::Waker | By::WakerThread => page.table(&self.task_table("WOKEN BY")),
             By::Cgroup => page.table(&self.name_table("CGROUP")),
@@ -59,6 +59,12 @@ impl Top {
         let words: &[_] = match self.by_what {
             By::Line => &[("FUNCTION", Align::Left), ("FILE:LINE", Align::Left)],
             By::Image => &[("IMAGE", Align::Left)],
+            By::Address => &[
+                ("IMAGE", Align::Left),
+                ("ADDRESS", Align::Right),
+                ("FUNCTION", Align::Left),
+                ("FILE:LINE", Align::Left),
+            ],
             _ => &[("IMAGE", Align::Left), ("FUNCTION", Align::Left)],
         };
         let mut table = Table::new(0, &[&numbers[..], words].concat());
@@ -68,6 +74,10 @@ impl Top {
             cells.extend(match self.by_what {
                 By::Line => vec![clip(&name, 48), row.place()],
                 By::Image => vec![name],
+                By::Address => {
+                    let (address, inside) = row.place.as_ref().map(|it| it.cells()).unwrap_or_default();
+                    vec![image, address, format!("{}{inside}", clip(&name, 48)), row.place()]
+                }
                 _ => vec![image, name],
             });
             table.row(cells);

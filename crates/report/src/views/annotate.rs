@@ -1,0 +1,159 @@
+//! `annotate`: the source lines and the instructions of a function, with their samples.
+
+mod choose;
+mod code;
+mod rows;
+mod text;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{Error, Result, Screen, Shown, View};
+use crate::listing::lines::lines;
+use crate::listing::parts::parts;
+use crate::listing::source::SourceFinder;
+use crate::listing::stacks::CountedStacks;
+use crate::profile::Amount;
+use crate::stacks::locate::Locator;
+use choose::{Match, matches};
+use code::CodeRow;
+use icecore_symbolize::image::Finder;
+use rows::{SourceRow, Weights};
+
+/// The arguments of `annotate`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "icecore-report annotate [OPTIONS] <FILE> <FUNCTION>")]
+#[command(after_help = "\
+Examples:
+  icecore-report annotate demo.icecore hash_find          its lines and instructions, with their samples
+  icecore-report annotate demo.icecore '^hash_' --image libdb.so.5
+  icecore-report annotate demo.icecore parse --only source --source-dir ~/src/app
+  icecore-report annotate demo.icecore parse --whole | less -R
+  icecore-report annotate demo.icecore parse --json | jq '.code[].instructions[] | select(.self > 0)'
+
+Self counts samples that hit a line or an instruction, total also those in what it calls. Code that was inlined at a line counts \
+there, and is listed below it. Instructions need the image, or a recording of --embed all; they are in GAS syntax, as objdump \
+and perf write them.
+
+A source file on this machine may be another version than was compiled. annotate says `proven` if it has the MD5 that the debug \
+information states (DWARF 5 of clang and rustc), takes no file with another MD5, and says `unchecked` otherwise.")]
+pub struct Args {
+    /// The function: its exact name, or a regular expression that matches one
+    #[arg(help_heading = "Arguments", index = 2)]
+    pub function: String,
+    /// Only functions of this image: its path, or the last part of it
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Show only source or only asm
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    pub only: Option<Only>,
+    /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub source_dir: Vec<PathBuf>,
+    /// Show so many lines and instructions around those with samples
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub context: usize,
+    /// Show all lines and instructions of the function
+    #[arg(long, conflicts_with = "context")]
+    pub whole: bool,
+}
+
+/// A half of the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Only {
+    /// Source lines.
+    Source,
+    /// Instructions.
+    Asm,
+}
+
+impl View for Args {
+    fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
+        let annotate = Annotate::new(shown, self)?;
+        let most = if screen.color { shown.width as usize } else { usize::MAX };
+        screen.emit(&annotate, |page| annotate.text(shown.report, self, most, page))?;
+        match annotate.matches.len() {
+            1 => Ok(true),
+            many => Err(Error::Refused(format!(
+                "cannot choose among {many} functions that match `{}`: give the whole name of one, or --image",
+                self.function
+            ))),
+        }
+    }
+}
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Annotate {
+    schema: &'static str,
+    unit: String,
+    total_weight: u64,
+    total_samples: u64,
+    filter: Option<String>,
+    /// The functions that match; if there are several, none is shown.
+    matches: Vec<Match>,
+    /// The samples of the function.
+    function: Option<Weights>,
+    /// Samples of its code that is in no image: of the kernel, or of a JIT compiler.
+    elsewhere: Option<Weights>,
+    sources: Vec<SourceRow>,
+    code: Vec<CodeRow>,
+    /// Why instructions are missing.
+    no_code: Vec<NoCodeRow>,
+    /// The number of hit places in further stretches of code, which are not listed.
+    places_left_out: usize,
+}
+
+/// An image of which instructions are missing.
+#[derive(Debug, Serialize)]
+pub struct NoCodeRow {
+    image: String,
+    why: &'static str,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Annotate {
+    fn new(shown: &Shown<'_>, options: &Args) -> Result<Self> {
+        let Shown { report, located, .. } = *shown;
+        let names = &report.profile.names;
+        let whole = report.profile.whole();
+        let found = matches(report, options)?;
+        let mut document = Self {
+            schema: "icecore.annotate/1",
+            unit: report.profile.measure.unit.clone(),
+            total_weight: whole.weight,
+            total_samples: whole.samples,
+            filter: report.filtered.clone(),
+            matches: found.iter().map(|(_, row)| row.clone()).collect(),
+            function: None,
+            elsewhere: None,
+            sources: Vec::new(),
+            code: Vec::new(),
+            no_code: Vec::new(),
+            places_left_out: 0,
+        };
+        let [(function, _)] = found[..] else { return Ok(document) };
+        let loaded = report.loaded;
+        let locator = Locator::new(&loaded.tables, &loaded.spaces);
+        let embedded = locator.embedded(loaded.recording);
+        let finder = Finder { search: loaded.search, embedded: Some(&embedded) };
+        let stacks = CountedStacks::new(report, located);
+        let lines = lines(&stacks, located, names, function);
+        let code = parts(&lines.places, &locator.images, &finder, &stacks, located);
+        let name = &names.functions[function as usize].name;
+        if options.only != Some(Only::Asm) {
+            let sources = SourceFinder { finder: &finder, dirs: &options.source_dir };
+            document.sources = rows::sources(names, name, &lines, &code, &locator.images, &sources);
+        }
+        if options.only != Some(Only::Source) {
+            document.code = code.parts.iter().map(|part| CodeRow::new(part, &locator.images, name)).collect();
+            document.no_code = code::missing(&code, &locator.images, loaded);
+            document.places_left_out = code.places_left_out;
+        }
+        document.function = Some(lines.sum.into());
+        document.elsewhere = (lines.elsewhere.total != Amount::default()).then(|| lines.elsewhere.into());
+        Ok(document)
+    }
+}

@@ -1,0 +1,114 @@
+//! Instructions as rows.
+
+use serde::Serialize;
+
+use super::NoCodeRow;
+use super::rows::{FrameRow, Weights};
+use crate::base::term::path::word;
+use crate::listing::code::{Instruction, NoCode, Referred};
+use crate::listing::parts::{CodePart, CodeParts};
+use crate::profile::pipeline::Loaded;
+use crate::recording::load::clean;
+use icecore_symbolize::image::{Identity, hex};
+
+/// A stretch of code.
+#[derive(Debug, Serialize)]
+pub(super) struct CodeRow {
+    pub(super) name: Option<String>,
+    pub(super) image: String,
+    /// The first address, and the number of bytes.
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// Where the code was found.
+    pub(super) source: &'static str,
+    pub(super) instructions: Vec<InstructionRow>,
+}
+
+/// An instruction.
+#[derive(Debug, Serialize)]
+pub(super) struct InstructionRow {
+    pub(super) address: u64,
+    pub(super) offset: u64,
+    pub(super) bytes: String,
+    pub(super) text: String,
+    pub(super) call: bool,
+    pub(super) refers: Option<ReferredRow>,
+    #[serde(flatten)]
+    pub(super) weights: Weights,
+    /// Innermost first.
+    pub(super) functions: Vec<FrameRow>,
+    /// It belongs to the function that is shown, which may be inlined here.
+    pub(super) own: bool,
+}
+
+/// What an instruction refers to.
+#[derive(Debug, Serialize)]
+pub(super) struct ReferredRow {
+    pub(super) address: u64,
+    /// Control goes there; else it is data.
+    pub(super) code: bool,
+    pub(super) name: Option<String>,
+    pub(super) offset: u64,
+}
+
+impl CodeRow {
+    /// Makes the rows of a stretch, of which `function` is shown.
+    pub(super) fn new(part: &CodePart, images: &[Identity], function: &str) -> Self {
+        let code = &part.code;
+        let name = code.name.as_ref().map(|name| clean(name.as_bytes()).into_string());
+        // Without names of inlined functions everything is the function itself.
+        let is_whole = name.as_deref().is_none_or(|name| name == function);
+        let rows = code.instructions.iter().zip(&part.sums);
+        let rows = rows.map(|(it, sum)| InstructionRow::new(it, (*sum).into(), function, is_whole));
+        Self {
+            image: clean(images[part.image as usize].path.as_bytes()).into(),
+            address: code.range.start.0,
+            bytes: code.range.end.0 - code.range.start.0,
+            source: code.source.code(),
+            instructions: rows.collect(),
+            name,
+        }
+    }
+}
+
+impl InstructionRow {
+    fn new(it: &Instruction, weights: Weights, function: &str, is_whole: bool) -> Self {
+        let functions: Vec<FrameRow> = it.functions.iter().map(FrameRow::of).collect();
+        let refers = |refers: &Referred| ReferredRow {
+            address: refers.at.0,
+            code: refers.is_code,
+            name: refers.name.as_ref().map(|name| clean(name.as_bytes()).into()),
+            offset: refers.offset,
+        };
+        Self {
+            address: it.at.0,
+            offset: it.off.0,
+            bytes: hex(&it.bytes),
+            text: it.text.clone(),
+            call: it.is_call,
+            refers: it.refers.as_ref().map(refers),
+            weights,
+            own: is_whole || functions.iter().any(|it| it.name == function),
+            functions,
+        }
+    }
+}
+
+/// Says why instructions are missing, and how to get them.
+pub(super) fn missing(code: &CodeParts, images: &[Identity], loaded: &Loaded<'_>) -> Vec<NoCodeRow> {
+    let file = word(&loaded.path.display().to_string());
+    let row = |(image, why): &(u32, NoCode)| {
+        let image = clean(images[*image as usize].path.as_bytes()).into_string();
+        let remedy = match why {
+            NoCode::Image(_) => {
+                format!("; `icecore-report missing {file}` says how to get it, or record with --embed all")
+            }
+            NoCode::Sections => {
+                "; give the image itself (--symbols DIR), or record with --embed all".to_owned()
+            }
+            NoCode::Unreadable | NoCode::Processor | NoCode::NoBounds | NoCode::TooLong => String::new(),
+        };
+        NoCodeRow { text: format!("no instructions of {image}: {why}{remedy}"), image, why: why.code() }
+    };
+    code.missing.iter().map(row).collect()
+}

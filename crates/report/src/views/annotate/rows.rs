@@ -1,0 +1,219 @@
+//! Source lines as rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::listing::lines::{FunctionLines, InlinedSum, LineSum};
+use crate::listing::parts::CodeParts;
+use crate::listing::source::{Origin, Source, SourceFinder};
+use crate::profile::Sum;
+use crate::profile::names::Names;
+use crate::recording::load::clean;
+use icecore_symbolize::Function;
+use icecore_symbolize::image::{FileOff, Identity};
+use icecore_symbolize::source::NoSource;
+
+/// Weights and samples.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Weights {
+    #[serde(rename = "self")]
+    pub(super) own: u64,
+    pub(super) total: u64,
+    pub(super) self_samples: u64,
+    pub(super) total_samples: u64,
+}
+
+impl From<Sum> for Weights {
+    fn from(sum: Sum) -> Self {
+        let Sum { own, total } = sum;
+        Self { own: own.weight, total: total.weight, self_samples: own.samples, total_samples: total.samples }
+    }
+}
+
+/// A source file of the function.
+#[derive(Debug, Serialize)]
+pub(super) struct SourceRow {
+    /// As the compiler wrote it; `None` if the debug information says no file.
+    pub(super) file: Option<String>,
+    /// Where its text was found.
+    pub(super) path: Option<String>,
+    pub(super) origin: Option<&'static str>,
+    pub(super) proof: Option<&'static str>,
+    /// The text was modified after the image was linked.
+    pub(super) newer: bool,
+    /// Why there is no text.
+    pub(super) why: Option<&'static str>,
+    #[serde(skip)]
+    pub(super) why_text: String,
+    pub(super) lines: Vec<LineRow>,
+}
+
+/// A line.
+#[derive(Debug, Serialize)]
+pub(super) struct LineRow {
+    /// `None` if the debug information says no line.
+    pub(super) line: Option<u32>,
+    pub(super) text: Option<String>,
+    #[serde(flatten)]
+    pub(super) weights: Weights,
+    pub(super) inlined: Vec<InlinedRow>,
+}
+
+/// Code that was inlined at the line.
+#[derive(Debug, Serialize)]
+pub(super) struct InlinedRow {
+    /// Innermost first.
+    pub(super) functions: Vec<FrameRow>,
+    #[serde(flatten)]
+    pub(super) weights: Weights,
+}
+
+/// A function, and the line in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct FrameRow {
+    pub(super) name: String,
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
+}
+
+impl FrameRow {
+    pub(super) fn of(function: &Function) -> Self {
+        Self {
+            name: clean(function.name.as_bytes()).into(),
+            file: function.file.as_ref().map(|file| clean(file.as_bytes()).into()),
+            line: function.line,
+        }
+    }
+}
+
+/// Makes the rows of all source files of a function.
+pub(super) fn sources(
+    names: &Names,
+    function: &str,
+    lines: &FunctionLines,
+    code: &CodeParts,
+    images: &[Identity],
+    finder: &SourceFinder<'_>,
+) -> Vec<SourceRow> {
+    let mut files: BTreeMap<Option<&str>, BTreeMap<Option<u32>, Option<&LineSum>>> = BTreeMap::new();
+    for line in &lines.lines {
+        let file = line.file.map(|file| &*names.files[file as usize]);
+        files.entry(file).or_default().insert(line.line, Some(line));
+    }
+    // Lines without samples that have code show where the function begins and ends.
+    let own = instructions_of(code, function);
+    for (file, line) in &own {
+        if let Some(lines) = files.get_mut(&Some(file.as_str())) {
+            lines.entry(Some(*line)).or_insert(None);
+        }
+    }
+    let offsets = offsets(lines);
+    let row = |(file, lines): (Option<&str>, BTreeMap<Option<u32>, Option<&LineSum>>)| {
+        let found = file.map(|file| find(file, images, &offsets, finder));
+        SourceRow::new(names, file, &lines, found)
+    };
+    files.into_iter().map(row).collect()
+}
+
+/// Lists the lines of the instructions of a function.
+fn instructions_of(code: &CodeParts, function: &str) -> BTreeSet<(String, u32)> {
+    let functions = code.parts.iter().flat_map(|part| &part.code.instructions).flat_map(|it| &it.functions);
+    let own = functions.filter(|it| *clean(it.name.as_bytes()) == *function);
+    own.filter_map(|it| Some((clean(it.file.as_ref()?.as_bytes()).into(), it.line?))).collect()
+}
+
+/// Lists the offsets of the function in each image, ascending.
+fn offsets(lines: &FunctionLines) -> BTreeMap<u32, Vec<FileOff>> {
+    let mut offsets: BTreeMap<u32, Vec<FileOff>> = BTreeMap::new();
+    lines.places.iter().for_each(|place| offsets.entry(place.image).or_default().push(place.off));
+    offsets
+}
+
+/// Finds a text. If several images have the function, all of them must agree with it.
+fn find(
+    file: &str,
+    images: &[Identity],
+    offsets: &BTreeMap<u32, Vec<FileOff>>,
+    finder: &SourceFinder<'_>,
+) -> Result<Source, NoSource> {
+    let mut found: Option<Source> = None;
+    for (image, offsets) in offsets {
+        let new = finder.find(file, &images[*image as usize], offsets)?;
+        found = Some(match found {
+            Some(known) => Source {
+                proof: known.proof.min(new.proof),
+                is_newer: known.is_newer || new.is_newer,
+                ..known
+            },
+            None => new,
+        });
+    }
+    found.map_or_else(|| finder.unproven(file), Ok)
+}
+
+impl SourceRow {
+    fn new(
+        names: &Names,
+        file: Option<&str>,
+        lines: &BTreeMap<Option<u32>, Option<&LineSum>>,
+        found: Option<Result<Source, NoSource>>,
+    ) -> Self {
+        let (source, why) = match found {
+            Some(Ok(source)) => (Some(source), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let text = |line: u32| {
+            let position = (line as usize).checked_sub(1)?;
+            source.as_ref()?.lines.get(position).cloned()
+        };
+        let row = |line: Option<u32>, sum: Option<&LineSum>| LineRow {
+            line,
+            text: line.and_then(text),
+            weights: sum.map(|sum| sum.sum.into()).unwrap_or_default(),
+            inlined: sum.into_iter().flat_map(|sum| &sum.inlined).map(|it| inlined(names, it)).collect(),
+        };
+        let known: Vec<u32> = lines.keys().flatten().copied().collect();
+        let span = known.first().zip(known.last()).map(|(first, last)| *first..=*last);
+        let nowhere = lines.get(&None).map(|sum| row(None, *sum));
+        let shown: Vec<LineRow> = match (&source, span) {
+            // Lines beyond the end of the text are those of another version.
+            (Some(source), Some(span)) => {
+                let is_shown =
+                    |line: &u32| *line as usize <= source.lines.len() || lines.contains_key(&Some(*line));
+                span.filter(is_shown)
+                    .map(|line| row(Some(line), lines.get(&Some(line)).copied().flatten()))
+                    .collect()
+            }
+            _ => {
+                let hit = lines.iter().filter(|(line, sum)| line.is_some() && sum.is_some());
+                hit.map(|(line, sum)| row(*line, *sum)).collect()
+            }
+        };
+        Self {
+            file: file.map(str::to_owned),
+            path: source.as_ref().map(|source| match &source.origin {
+                Origin::Here(path) => path.display().to_string(),
+            }),
+            origin: source.as_ref().map(|source| source.origin.code()),
+            proof: source.as_ref().map(|source| source.proof.code()),
+            newer: source.as_ref().is_some_and(|source| source.is_newer),
+            why: why.as_ref().map(NoSource::code),
+            why_text: why.map(|why| why.to_string()).unwrap_or_default(),
+            lines: nowhere.into_iter().chain(shown).collect(),
+        }
+    }
+}
+
+fn inlined(names: &Names, inlined: &InlinedSum) -> InlinedRow {
+    let frame = |frame: &u32| {
+        let frame = &names.frames[*frame as usize];
+        FrameRow {
+            name: names.functions[frame.function as usize].name.to_string(),
+            file: frame.file.map(|file| names.files[file as usize].to_string()),
+            line: frame.line,
+        }
+    };
+    InlinedRow { functions: inlined.frames.iter().map(frame).collect(), weights: inlined.sum.into() }
+}

@@ -1,0 +1,255 @@
+//! `annotate` of a program that the test compiles: which line and instruction has which samples, what was inlined, and how far a source
+//! text is proven.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use icecore_format::records::{Change, ImagePartsV1, Origin, Piece};
+use icecore_tests::inside::{report, run_in};
+use icecore_tests::synthetic::Builder;
+use serde_json::Value;
+
+const SOURCE: &str = "\
+__attribute__((noinline)) int leaf(int x) { return x * 3 + 1; }
+static inline __attribute__((always_inline)) int inlined(int x) {
+\treturn leaf(x) + 1;
+}
+__attribute__((noinline)) int caller(int x) {
+  return inlined(x) + 2;
+}
+int main(int argc, char **argv) { return caller(argc); }
+";
+
+/// A program at fixed addresses, and a recording of it.
+struct Told {
+    dir: tempfile::TempDir,
+    leaf: u64,
+    /// The call of `leaf` in `caller`, and the address after it.
+    call: u64,
+    behind: u64,
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().expect("it is installed");
+    assert!(out.status.success(), "{program} {args:?}");
+    String::from_utf8(out.stdout).expect("UTF-8")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn hex(word: &str) -> u64 {
+    u64::from_str_radix(word, 16).expect("a number")
+}
+
+/// Lists address and text of the instructions of a function, as objdump does.
+fn objdump(program: &Path, function: &str) -> Vec<(u64, String)> {
+    let option = format!("--disassemble={function}");
+    let out = run("objdump", &[&option, "--no-show-raw-insn", text(program)]);
+    let rows = out.lines().filter_map(|line| line.trim().split_once(":\t"));
+    rows.map(|(at, text)| (hex(at), text.trim().to_owned())).collect()
+}
+
+impl Told {
+    /// Four samples hit the first instruction of `leaf`, called from `caller`; two hit the last of `caller`.
+    fn new(compiler: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
+        std::fs::write(&source, SOURCE).expect("room");
+        let flags = "-O1 -g -gdwarf-5 -no-pie -fno-optimize-sibling-calls -Wl,-Ttext-segment=0x400000";
+        let flags: Vec<&str> = flags.split(' ').chain([text(&source), "-o", text(&program)]).collect();
+        run(compiler, &flags);
+        let (leaf, caller) = (objdump(&program, "leaf"), objdump(&program, "caller"));
+        let call = caller.iter().position(|(_, text)| text.contains("<leaf>")).expect("a call");
+        let (call, behind, last) = (caller[call].0, caller[call + 1].0, caller.last().expect("code").0);
+        let mut b = Builder::default();
+        let image = b.image_on_disk(&program).expect("the program");
+        let task = b.task(9, 9, "p");
+        b.change(0, Change::FOUND, 9, 1, "p");
+        b.map(1, 9, 0x40_1000, image, Origin::SCAN);
+        for time in 0..4 {
+            b.sample(10 + time, 0, task, &[leaf[0].0, behind], &[]);
+        }
+        b.sample(20, 0, task, &[last], &[]);
+        b.sample(21, 0, task, &[last], &[]);
+        b.write(&dir.path().join("r.icecore"), true).expect("room");
+        Self { leaf: leaf[0].0, call, behind, dir }
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let line = [&["annotate", "DIR/r.icecore", "--json"], words].concat();
+        serde_json::from_str(&report(self.dir.path(), &line)).expect("JSON")
+    }
+
+    fn program(&self) -> PathBuf {
+        self.dir.path().join("p")
+    }
+}
+
+fn instruction(annotate: &Value, at: u64) -> &Value {
+    let all = annotate["code"][0]["instructions"].as_array().expect("instructions");
+    all.iter().find(|it| it["address"] == at).unwrap_or_else(|| panic!("{at:#x}: {annotate}"))
+}
+
+fn samples(row: &Value) -> [&Value; 2] {
+    [&row["self_samples"], &row["total_samples"]]
+}
+
+#[test]
+fn leaves_count_where_they_hit_and_callers_at_their_call() {
+    let told = Told::new("cc");
+    let caller = told.json(&["caller"]);
+    assert_eq!(samples(&caller["function"]), [2, 6], "{caller}");
+    assert_eq!(samples(instruction(&caller, told.call)), [0, 4]);
+    assert_eq!(
+        samples(instruction(&caller, told.behind)),
+        [0, 0],
+        "the instruction after the call has not run"
+    );
+    let refers = &instruction(&caller, told.call)["refers"];
+    assert_eq!((&refers["name"], &refers["address"]), (&"leaf".into(), &told.leaf.into()));
+    let lines = caller["sources"][0]["lines"].as_array().expect("lines");
+    let line = |number: u64| lines.iter().find(|line| line["line"] == number).expect("a line");
+    assert_eq!(line(6)["text"], "  return inlined(x) + 2;");
+    let inlined = &line(6)["inlined"][0];
+    assert_eq!(
+        (&inlined["functions"][0]["name"], &inlined["functions"][0]["line"]),
+        (&"inlined".into(), &3.into())
+    );
+    assert_eq!(samples(inlined), [0, 4]);
+    let leaf = told.json(&["leaf"]);
+    assert_eq!(samples(instruction(&leaf, told.leaf)), [4, 4]);
+    // The code of an inlined function lies in another: only its own instructions have samples there.
+    let inlined = told.json(&["inlined"]);
+    assert_eq!(inlined["code"][0]["name"], "caller");
+    assert_eq!(samples(&inlined["sources"][0]["lines"][0]), [0, 4]);
+}
+
+#[test]
+fn instructions_are_those_of_objdump() {
+    let told = Told::new("cc");
+    let caller = told.json(&["caller"]);
+    let ours = caller["code"][0]["instructions"].as_array().expect("instructions");
+    let theirs = objdump(&told.program(), "caller");
+    assert_eq!(ours.len(), theirs.len());
+    for (ours, (at, text)) in ours.iter().zip(&theirs) {
+        assert_eq!(ours["address"], *at);
+        let mnemonic = |text: &str| text.split(' ').next().map(str::to_owned);
+        assert_eq!(ours["text"].as_str().and_then(mnemonic), mnemonic(text), "{ours}");
+    }
+}
+
+#[test]
+fn addresses_are_rows_of_top() {
+    let told = Told::new("cc");
+    let top = report(told.dir.path(), &["top", "DIR/r.icecore", "--by", "address", "--json"]);
+    let top: Value = serde_json::from_str(&top).expect("JSON");
+    let row = &top["rows"][0];
+    assert_eq!(
+        (&row["name"], &row["address"], samples(row)),
+        (&"leaf".into(), &told.leaf.into(), [&4.into(); 2])
+    );
+    assert_eq!((&row["function_offset"], &row["line"]), (&0.into(), &1.into()));
+    let call = top["rows"].as_array().expect("rows").iter().find(|row| row["total"] != row["self"]);
+    let call = call.expect("a caller");
+    assert_eq!(call["address"], told.behind - 1, "the last byte of the call: {call}");
+}
+
+#[test]
+fn a_source_text_is_proven_unchecked_newer_or_refused() {
+    let proof = |told: &Told| {
+        let leaf = told.json(&["leaf"]);
+        let source = &leaf["sources"][0];
+        [source["proof"].clone(), source["newer"].clone(), source["why"].clone()]
+    };
+    let (clang, gcc) = (Told::new("clang"), Told::new("cc"));
+    assert_eq!(proof(&clang), ["md5".into(), false.into(), Value::Null]);
+    assert_eq!(proof(&gcc), ["unchecked".into(), false.into(), Value::Null]);
+    for told in [&clang, &gcc] {
+        std::fs::write(told.dir.path().join("p.c"), format!("{SOURCE}// changed\n")).expect("room");
+    }
+    assert_eq!(proof(&clang), [Value::Null, false.into(), "differs".into()]);
+    assert_eq!(proof(&gcc), ["unchecked".into(), true.into(), Value::Null]);
+    let page = report(gcc.dir.path(), &["annotate", "DIR/r.icecore", "leaf"]);
+    assert!(page.contains("unchecked: it was modified after the program was linked"), "{page}");
+    // Another folder may have the right version.
+    let moved = clang.dir.path().join("tree");
+    std::fs::create_dir(&moved).expect("room");
+    std::fs::write(moved.join("p.c"), SOURCE).expect("room");
+    let found = clang.json(&["leaf", "--source-dir", text(&moved)]);
+    assert_eq!(found["sources"][0]["proof"], "md5");
+    std::fs::remove_file(gcc.dir.path().join("p.c")).expect("there");
+    assert_eq!(proof(&gcc), [Value::Null, false.into(), "missing".into()]);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let told = Told::new("cc");
+    std::fs::remove_file(told.program()).expect("there");
+    // Without the image there is no name either: functions are offsets in its file.
+    let (code, out, _) = run_in(told.dir.path(), &["annotate", "DIR/r.icecore", "^p.0x1", "--quiet"]);
+    assert!(code == 2 && out.contains("p+0x1"), "{out}");
+    let name =
+        out.lines().rev().find_map(|line| line.split_whitespace().find(|word| word.starts_with("p+0x")));
+    let page = report(told.dir.path(), &["annotate", "DIR/r.icecore", name.expect("a row")]);
+    assert!(page.contains("no source file: ") && page.contains("no instructions of "), "{page}");
+    assert!(page.contains("icecore-report missing r.icecore") && page.contains("--embed all"), "{page}");
+}
+
+#[test]
+fn several_functions_are_listed_and_none_is_an_error() {
+    let told = Told::new("cc");
+    let (code, out, err) = run_in(told.dir.path(), &["annotate", "DIR/r.icecore", "l"]);
+    assert_eq!(code, 2);
+    assert!(["leaf", "caller", "inlined"].iter().all(|name| out.contains(name)), "{out}");
+    assert!(err.contains("cannot choose among 3 functions that match `l`"), "{err}");
+    for line in [&["nope"][..], &["("], &["leaf", "--image", "other"]] {
+        let (code, out, err) = run_in(told.dir.path(), &[&["annotate", "DIR/r.icecore"], line].concat());
+        assert!(code == 2 && out.is_empty() && err.contains("error: no function with samples"), "{err}");
+    }
+    assert_eq!(told.json(&["leaf", "--image", "p"])["matches"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn source_texts_steer_no_terminal() {
+    let told = Told::new("cc");
+    let hostile = SOURCE.replace("x * 3", "\u{1b}[31m\u{202e}x * 3");
+    std::fs::write(told.dir.path().join("p.c"), hostile).expect("room");
+    for line in [&["leaf"][..], &["leaf", "--json"]] {
+        let out = report(told.dir.path(), &[&["annotate", "DIR/r.icecore"], line].concat());
+        assert!(!out.contains(['\u{1b}', '\u{202e}']) && out.contains("x * 3"), "{out}");
+    }
+}
+
+#[test]
+fn gaps_are_counted_and_halves_can_be_left_out() {
+    let told = Told::new("cc");
+    let page =
+        |more: &[&str]| report(told.dir.path(), &[&["annotate", "DIR/r.icecore", "caller"], more].concat());
+    let (narrow, whole) = (page(&["--context", "0"]), page(&["--whole"]));
+    assert!(narrow.contains("left out") && !whole.contains("left out"), "{narrow}{whole}");
+    assert!(!page(&["--only", "source"]).contains("ADDRESS") && !page(&["--only", "asm"]).contains("LINE"));
+}
+
+#[test]
+fn code_in_the_recording_is_used_and_sections_alone_have_none() {
+    let told = Told::new("cc");
+    let bytes = std::fs::read(told.program()).expect("there");
+    let write = |pieces: &[Piece], name: &str| {
+        let mut b = Builder::default();
+        let image = b.image_on_disk(&told.program()).expect("the program");
+        b.image_parts.push(ImagePartsV1::from_rows(image, bytes.len() as u64, pieces));
+        let task = b.task(9, 9, "p");
+        b.change(0, Change::FOUND, 9, 1, "p");
+        b.map(1, 9, 0x40_1000, image, Origin::SCAN);
+        b.sample(10, 0, task, &[told.leaf], &[]);
+        b.write(&told.dir.path().join(name), true).expect("room");
+    };
+    write(&[Piece { off: 0, bytes: bytes.clone() }], "whole.icecore");
+    std::fs::rename(told.program(), told.dir.path().join("gone")).expect("renamed");
+    let out = report(told.dir.path(), &["annotate", "DIR/whole.icecore", "leaf", "--json"]);
+    let annotate: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(annotate["code"][0]["source"], "embedded");
+    assert_eq!(samples(instruction(&annotate, told.leaf)), [1, 1]);
+}
