@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits", "counters"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80]
+ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -280,6 +280,7 @@ class Part:
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
+        self.sources = []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
         self.unwind_rules, self.cpu_times, self.call_sites, self.marks, self.waits = [], [], [], {}, []
@@ -495,6 +496,16 @@ class Part:
             self.names.append([image, file_off, address, start, here])
         need(next(frames, None) is None, "rows for all frames")
 
+    def sources_block(self, root):
+        texts, at = [], 0
+        for length in root.values(68, False):
+            need(at + length <= len(root.bytes(60)) and length <= 16 << 20, "bytes of texts")
+            texts.append(root.bytes(60)[at : at + length].decode("utf-8", "replace"))
+            at += length
+        rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36), root.steps(48))
+        for image, path, text, proof, modified in rows:
+            self.sources.append([image, texts[path], texts[text], proof, modified])
+
 
 def read(recording):
     """All sessions of a recording."""
@@ -503,7 +514,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.call_sites_block, Part.waits_block, Part.counters_block]
+    later += [Part.call_sites_block, Part.waits_block, Part.counters_block, Part.sources_block]
     readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -676,6 +687,7 @@ def main():
         "jit": [row for part in parts for row in part.jit],
         "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
+        "sources": [row for part in parts for row in part.sources],
         "left_out": [row for part in parts for row in part.left_out],
         "snapshot_ids": [row[7] for part in parts for row in part.samples],
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],

@@ -15,8 +15,8 @@ use icecore_format::records::{
     Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuTime,
     CpuTimesV1, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
     KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
-    MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1,
-    StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
+    MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable,
+    SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
     UnwindRulesV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
@@ -61,6 +61,8 @@ pub struct Builder {
     pub call_sites: Vec<CallSite>,
     /// Facts about code that a report found.
     pub names: NameTable,
+    /// Source files.
+    pub sources: SourceTable,
     /// Skipped files.
     pub left_out: Vec<LeftOut>,
     /// Marks of nodes.
@@ -245,6 +247,9 @@ impl Builder {
         }
         if !self.names.places.is_empty() {
             writer.append(&NamesV1::from_table(&self.names))?;
+        }
+        if !self.sources.files.is_empty() {
+            writer.append(&SourcesV1::from_table(&self.sources))?;
         }
         if !self.left_out.is_empty() {
             writer.append(&LeftOutV1::from_rows(&self.left_out))?;

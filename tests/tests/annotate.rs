@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_format::records::{Change, ImagePartsV1, Origin, Piece};
+use icecore_format::records::{Change, ImagePartsV1, Location, Origin, Piece};
 use icecore_tests::inside::{report, run_in};
 use icecore_tests::synthetic::Builder;
 use serde_json::Value;
@@ -68,11 +68,12 @@ impl Told {
         let task = b.task(9, 9, "p");
         b.change(0, Change::FOUND, 9, 1, "p");
         b.map(1, 9, 0x40_1000, image, Origin::SCAN);
-        for time in 0..4 {
-            b.sample(10 + time, 0, task, &[leaf[0].0, behind], &[]);
+        let at = |address: u64| Location::Image { image, file_off: address - 0x40_0000 };
+        let called = b.stack_at(&[at(leaf[0].0), at(behind)]);
+        let alone = b.stack_at(&[at(last)]);
+        for (time, stack) in (10..).zip([called, called, called, called, alone, alone]) {
+            b.sample(time, 0, task, &[], &[]).user_stack = stack;
         }
-        b.sample(20, 0, task, &[last], &[]);
-        b.sample(21, 0, task, &[last], &[]);
         b.write(&dir.path().join("r.icecore"), true).expect("room");
         Self { leaf: leaf[0].0, call, behind, dir }
     }
@@ -151,6 +152,8 @@ fn addresses_are_rows_of_top() {
         (&"leaf".into(), &told.leaf.into(), [&4.into(); 2])
     );
     assert_eq!((&row["function_offset"], &row["line"]), (&0.into(), &1.into()));
+    let (code, _, err) = run_in(told.dir.path(), &["top", "DIR/r.icecore", "--by", "address", "--wakers"]);
+    assert!(code == 2 && err.contains("cannot show stacks of wakers by address"), "{err}");
     let call = top["rows"].as_array().expect("rows").iter().find(|row| row["total"] != row["self"]);
     let call = call.expect("a caller");
     assert_eq!(call["address"], told.behind - 1, "the last byte of the call: {call}");
@@ -230,6 +233,71 @@ fn gaps_are_counted_and_halves_can_be_left_out() {
     let (narrow, whole) = (page(&["--context", "0"]), page(&["--whole"]));
     assert!(narrow.contains("left out") && !whole.contains("left out"), "{narrow}{whole}");
     assert!(!page(&["--only", "source"]).contains("ADDRESS") && !page(&["--only", "asm"]).contains("LINE"));
+}
+
+#[test]
+fn packed_sources_need_no_file_and_keep_their_proof() {
+    for (compiler, proof) in [("clang", "md5"), ("cc", "unchecked")] {
+        let told = Told::new(compiler);
+        let dir = told.dir.path();
+        let packed: Value = serde_json::from_str(&report(
+            dir,
+            &["pack", "DIR/r.icecore", "-o", "DIR/packed.icecore", "--source", "--json"],
+        ))
+        .expect("JSON");
+        assert_eq!(packed["sources"]["files"], 1, "{packed}");
+        assert_eq!(packed["sources"]["proven"], u64::from(proof == "md5"), "{packed}");
+        assert_eq!(
+            packed["sources"]["unchecked"].as_array().map(Vec::len),
+            Some(usize::from(proof != "md5"))
+        );
+        std::fs::remove_file(dir.join("p.c")).expect("there");
+        std::fs::remove_file(told.program()).expect("there");
+        report(dir, &["pack", "DIR/packed.icecore", "-o", "DIR/again.icecore"]);
+        report(dir, &["pack", "DIR/packed.icecore", "-o", "DIR/resourced.icecore", "--source"]);
+        report(dir, &["cut", "DIR/packed.icecore", "-o", "DIR/cut.icecore", "--to", "1"]);
+        report(dir, &["compact", "DIR/packed.icecore", "-o", "DIR/compact.icecore"]);
+        let merge = ["merge", "DIR/cut.icecore", "DIR/compact.icecore", "-o", "DIR/merged.icecore"];
+        report(dir, &merge);
+        for name in ["packed", "again", "resourced", "cut", "compact", "merged"] {
+            let file = format!("DIR/{name}.icecore");
+            assert!(report(dir, &["verify", &file]).contains("all is well"), "{name}");
+            let leaf: Value =
+                serde_json::from_str(&report(dir, &["annotate", &file, "leaf", "--json"])).expect("JSON");
+            let source = &leaf["sources"][0];
+            assert_eq!((&source["origin"], &source["proof"]), (&"recording".into(), &proof.into()), "{name}");
+            assert_eq!(source["lines"][0]["text"], SOURCE.lines().next().expect("a line"), "{name}");
+            assert_eq!(leaf["code"].as_array().map(Vec::len), Some(0), "the program is gone");
+        }
+        let page = report(dir, &["annotate", "DIR/packed.icecore", "leaf"]);
+        assert!(page.contains("in the recording, "), "{page}");
+    }
+}
+
+#[test]
+fn a_source_file_that_no_kept_line_needs_is_cut_and_redaction_leaves_none() {
+    let told = Told::new("cc");
+    let dir = told.dir.path();
+    let sources = |name: &str| -> Value {
+        let info = report(dir, &["info", &format!("DIR/{name}"), "--json"]);
+        serde_json::from_str::<Value>(&info).expect("JSON")["source_files"].clone()
+    };
+    report(dir, &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--source"]);
+    report(dir, &["cut", "DIR/packed", "-o", "DIR/cut", "--pid", "1"]);
+    report(dir, &["compact", "DIR/packed", "-o", "DIR/kept"]);
+    let page = report(dir, &["compact", "DIR/packed", "-o", "DIR/redacted", "--redact", "comm"]);
+    assert_eq!(["packed", "cut", "kept", "redacted"].map(sources), [1, 0, 1, 0]);
+    assert!(page.contains("1 block") && page.contains("source files skipped"), "{page}");
+    let bytes = std::fs::read(dir.join("redacted")).expect("there");
+    assert!(!bytes.windows(9).any(|window| window == b"noinline)"));
+}
+
+#[test]
+fn a_missing_source_file_is_listed() {
+    let told = Told::new("cc");
+    std::fs::remove_file(told.dir.path().join("p.c")).expect("there");
+    let page = report(told.dir.path(), &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--source"]);
+    assert!(page.contains("0 source files stored") && page.contains("not stored, missing: "), "{page}");
 }
 
 #[test]

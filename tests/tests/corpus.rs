@@ -17,7 +17,8 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, Counter, CounterValue, EventV1, ImageKind, ImagePartsV1, JitCode, JitLine,
     KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin, Owner, Piece,
-    ReceiptV1, SessionV1, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
+    ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy,
+    Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -189,6 +190,11 @@ fn tiny() -> Builder {
         frames: vec![frame(0, 4), frame(1, 9)],
         texts: ["tiny::inner()", "tiny::work()", "/src/tiny.cc"].map(|text| text.as_bytes().into()).to_vec(),
     };
+    let (path, text) =
+        (b"/src/tiny.cc"[..].into(), b"int inner();\nint work() { return inner(); }\n"[..].into());
+    let proof = SourceProof::MD5;
+    b.sources.files.push(SourceFile { image: bin, path: 0, text: 1, proof, modified_unix_ns: 1_000_000_000 });
+    b.sources.texts = vec![path, text];
     let (main, child) = (b.task(100, 100, "tiny"), b.task(101, 101, "child"));
     let at = |file_off| Location::Image { image: bin, file_off };
     let stack = b.stack_at(&[at(0x1234), at(0x1050)]);

@@ -12,8 +12,8 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CallSite, CallSitesV1, Counter, CounterValue, CountersV1, CpuTime, CpuTimesV1, ImagePartsV1,
     JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame,
-    NamedPlace, NamesV1, Omission, Owner, Payload, Piece, SessionV1, StackMarksV1, Symbol, SymbolsV1,
-    UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    NamedPlace, NamesV1, Omission, Owner, Payload, Piece, SessionV1, SourceFile, SourcesV1, StackMarksV1,
+    Symbol, SymbolsV1, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
@@ -132,6 +132,7 @@ fn agree(path: &Path, options: &[&str]) -> Option<usize> {
     assert_eq!(python["image_parts"], image_parts(path), "{}", path.display());
     assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
+    assert_eq!(python["sources"], sources(path), "{}", path.display());
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
@@ -172,6 +173,18 @@ fn names(path: &Path) -> Value {
             json!([place.image, place.file_off, place.address, place.start, frames])
         };
         Some(table.places.iter().map(row).collect())
+    })
+}
+
+/// Returns the source files: image id, path, content, proof, time of modification.
+fn sources(path: &Path) -> Value {
+    rows::<SourcesV1>(path, |view| {
+        let table = view.table().ok()?;
+        let text = |position: u32| String::from_utf8_lossy(table.texts[position as usize]);
+        let row = |file: &SourceFile| {
+            json!([file.image, text(file.path), text(file.text), file.proof.0, file.modified_unix_ns])
+        };
+        Some(table.files.iter().map(row).collect())
     })
 }
 

@@ -78,8 +78,6 @@ fn no_view_passes_on_what_steers_a_terminal() {
     // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs.
     let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache", "tui"];
     lines.push(vec!["annotate", "DIR/r.icecore", "^vfs_read"]);
-    // Their output is a recording, or contains no names from others.
-    let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache"];
     let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
     let missing: Vec<String> =
         commands().into_iter().filter(|command| !shown.contains(&command.as_str())).collect();

@@ -80,6 +80,8 @@ kinds! {
     WAITS = 27,
     /// Counters of the machine, of processes and of cgroups.
     COUNTERS = 28,
+    /// Source files of code that samples hit.
+    SOURCES = 29,
 }
 
 impl Kind {

@@ -56,6 +56,9 @@ pub const MAX_STRING_LEN: u32 = 64 << 10;
 /// The most bytes of pieces of files in one block: what a reader that puts a file together holds of it at one time.
 pub const MAX_PIECES_LEN: usize = 1 << 20;
 
+/// The longest text of a source file, in bytes.
+pub const MAX_SOURCE_LEN: usize = 16 << 20;
+
 /// The longest span of one block of samples, in nanoseconds: the longest `--flush` and room to spare.
 ///
 /// Times in a block are differences between samples, so no width on disk depends on it; it bounds what the loss of one

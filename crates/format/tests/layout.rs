@@ -8,9 +8,9 @@ use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
     Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1,
-    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
-    StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1, UnwindRulesV1,
-    WaitsV1, WalkEnd, Word,
+    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1,
+    UnwindRulesV1, WaitsV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -103,6 +103,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("waits", WaitsV1: first_ns last_ns unit_ns after task event state flags woken_by ended lasted
             waker_task waker),
         compiled!("counters", CountersV1: first_ns last_ns unit_ns after owner id counter value),
+        compiled!("sources", SourcesV1: image path text proof modified_unix_ns texts text_lens),
     ];
     assert_eq!(roots.len(), Layout::ALL.len(), "every payload is in this list");
     for root in roots {

@@ -26,6 +26,7 @@ mod references;
 mod samples;
 mod session;
 mod snapshots;
+mod sources;
 mod stack_marks;
 mod stack_memory;
 mod stack_repair;
@@ -56,6 +57,7 @@ pub use references::{IdTable, Reference, References};
 pub use samples::{Basis, Sample, SamplesV1};
 pub use session::{EventV1, LabelV1, SessionV1};
 pub use snapshots::{Snapshot, SnapshotsV1};
+pub use sources::{SourceFile, SourceProof, SourceTable, SourcesV1};
 pub use stack_marks::{Mark, StackMarksV1};
 pub use stack_memory::{
     PIECE_BYTES, PIECE_WORDS, StackCodeV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, Word,
@@ -180,6 +182,7 @@ layouts!(
     CallSitesV1,
     WaitsV1,
     CountersV1,
+    SourcesV1,
 );
 
 fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {

@@ -137,16 +137,25 @@ pub struct Cut {
 Examples:
   icecore-report pack build.icecore -o build-packed.icecore
   icecore-report pack old.icecore -o packed.icecore --debug-dir symbols
+  icecore-report pack build.icecore -o with-source.icecore --source --source-dir ~/src/app
 
 OUT is the whole recording, with the name, inlined functions and source lines of every location in its stacks. Reports \
 on OUT need no image and no debug file, wherever and whenever they run. If an earlier pack has found more about a \
-location, its answer stays.")]
+location, its answer stays.
+
+--source also stores the whole source files of these lines, up to 16 MiB each and 128 MiB together, for annotate. It lists those that no MD5 in the debug information proves to be what was compiled: look at this list before you give OUT to others, because the debug information alone says which files are read.")]
 pub struct Pack {
     /// The recording; `-`: stdin
     pub file: PathBuf,
     /// Where to write
     #[command(flatten)]
     pub output: Output,
+    /// Also store the source files of the lines that samples hit
+    #[arg(long)]
+    pub source: bool,
+    /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
+    #[arg(long, value_name = "DIR", requires = "source")]
+    pub source_dir: Vec<PathBuf>,
     /// Where images and debug files are found.
     #[command(flatten)]
     pub lookup: Lookup,

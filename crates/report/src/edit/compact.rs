@@ -110,7 +110,10 @@ impl Compact {
         }
         if self.withheld_blocks > 0 {
             let blocks = things(self.withheld_blocks, "block");
-            page.styled(Style::Warn, &format!("{blocks} with pieces of files skipped: they reveal paths"));
+            page.styled(
+                Style::Warn,
+                &format!("{blocks} with pieces of files or with source files skipped: they reveal texts"),
+            );
         }
         left_out_text(self.left_out_blocks, &self.damage, page);
     }

@@ -22,6 +22,7 @@ mod pack;
 mod pieces;
 pub(super) mod redact;
 mod rows;
+mod sources;
 mod waits;
 
 use icecore_format::read::{Damage, Recording};
@@ -140,6 +141,7 @@ impl Excerpt<'_> {
         packer.session(&session)?;
         packer.rows(&rows)?;
         damage.extend(packer.pieces(recording, &rows)?);
+        damage.extend(packer.sources(recording, &rows)?);
         chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
         packer.end(&rows)?;
         Ok(Excerpted { samples, withheld_blocks, damage })

@@ -3,6 +3,8 @@
 //!
 //! Blocks are copied as they are stored; the names follow at the end of each session.
 
+mod sources;
+
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -19,16 +21,19 @@ use crate::base::term::path::shown;
 use crate::base::term::progress::Progress;
 use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::cli;
+use crate::listing::source::SourceFinder;
 use crate::profile::found::{Draft, NameIndex};
 use crate::profile::names::find_out;
 use crate::profile::pipeline::Loaded;
 use crate::recording::input;
 use crate::recording::load::Tables;
+use crate::recording::sources::StoredSources;
 use crate::stacks::hits::Hits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Finder, Search};
+use sources::{FoundSources, SourcesTold};
 
 /// The result, for people and `--json`.
 #[derive(Debug, Serialize)]
@@ -43,6 +48,9 @@ pub struct Pack {
     /// How many places have a name, and how many a source line.
     named: u64,
     with_line: u64,
+    /// What became of source files; absent unless they were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<SourcesTold>,
 }
 
 /// Packs the file of a command line. If there are servers, first downloads missing files.
@@ -73,11 +81,22 @@ pub fn pack(
     let answers = find_out(&located.places, &locator, &finder, &tick, |_, _| true);
     progress.finish();
     let answers = with_earlier(&located.places, &locator, answers);
+    let found = options.source.then(|| {
+        let stored = StoredSources::new(&recording, tables, |id| locator.image(id));
+        let (images, dirs) = (&locator.images[..], &options.source_dir[..]);
+        let sources = SourceFinder { images, finder: &finder, stored: &stored, dirs };
+        FoundSources::find(&located.places, &answers, &sources)
+    });
     let images = images(&locator);
     let of_parts = places_of_parts(tables, hits, &located);
     let (names_bytes, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
-        let known =
-            KnownNames { places: &located.places, answers: &answers, images: &images, of_parts: &of_parts };
+        let known = KnownNames {
+            places: &located.places,
+            answers: &answers,
+            images: &images,
+            of_parts: &of_parts,
+            sources: found.as_ref(),
+        };
         known.copy(&recording, tables, writer).with_context(cannot)
     })?;
     let in_images = located.places.iter().filter(|place| matches!(place, CodeLocation::Image(..))).count();
@@ -94,6 +113,7 @@ pub fn pack(
         places: in_images as u64,
         named: answers.iter().filter(named).count() as u64,
         with_line: answers.iter().filter(with_line).count() as u64,
+        sources: found.map(|found| found.told),
     };
     Ok((pack, fetched.unwrap_or_default()))
 }
@@ -155,13 +175,15 @@ struct KnownNames<'a> {
     answers: &'a [Option<Answer>],
     images: &'a [Vec<u32>],
     of_parts: &'a [Vec<u32>],
+    /// Source files, if they were requested.
+    sources: Option<&'a FoundSources>,
 }
 
 impl KnownNames<'_> {
     /// Copies a recording, and adds to each session its names before its end. Returns the size of the names.
     fn copy(&self, recording: &Recording, tables: &Tables, writer: &mut Writer) -> anyhow::Result<u64> {
         let (mut open, mut names_bytes) = (None, 0);
-        for entry in recording.entries().iter().filter(|entry| is_copied(entry)) {
+        for entry in recording.entries().iter().filter(|entry| self.is_copied(entry)) {
             let part = tables.parts.of(entry).number();
             if !tables.parts.holds(entry) {
                 bail!("it has more sessions than a file can have");
@@ -198,13 +220,27 @@ impl KnownNames<'_> {
             }
         }
         append_names(writer, &mut draft, true)?;
-        Ok(writer.len_bytes() - before)
+        let names_bytes = writer.len_bytes() - before;
+        if let Some(sources) = self.sources {
+            let ids = self.images.iter().enumerate();
+            let ids = ids.flat_map(|(image, ids)| {
+                ids.iter().map(move |id| (image as u32, tables.parts.of_image(*id)))
+            });
+            let own: Vec<(u32, u32)> =
+                ids.filter(|(_, (of, _))| *of == part).map(|(image, (_, own))| (image, own)).collect();
+            sources.append(&own, writer)?;
+        }
+        Ok(names_bytes)
     }
-}
 
-/// Returns false for names of an earlier pack, which the new ones include.
-fn is_copied(entry: &Entry) -> bool {
-    entry.header.kind != Kind::NAMES && entry.header.kind != Kind::INDEX
+    /// Returns false for names and sources of an earlier pack, which the new ones include.
+    fn is_copied(&self, entry: &Entry) -> bool {
+        match entry.header.kind {
+            Kind::NAMES | Kind::INDEX => false,
+            Kind::SOURCES => self.sources.is_none(),
+            _ => true,
+        }
+    }
 }
 
 impl Pack {
@@ -224,5 +260,8 @@ impl Pack {
             count(self.with_line),
             of(self.with_line)
         ));
+        if let Some(sources) = &self.sources {
+            sources.text(page);
+        }
     }
 }

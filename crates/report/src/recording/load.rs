@@ -60,6 +60,8 @@ pub struct Tables {
     pub symbols: Vec<Symbol>,
     /// Blocks with pieces of the files of images and the number of the part to which they belong, not opened yet.
     pub image_parts: Vec<(u32, Entry)>,
+    /// Blocks with source files and the number of the part to which they belong, not opened yet.
+    pub source_blocks: Vec<(u32, Entry)>,
     /// JIT code, in the order of the file.
     pub jit: Vec<JitCode>,
     /// The bytes around return addresses in JIT code, in the order of the file.
@@ -164,6 +166,7 @@ enum Decoded {
     ImageParts,
     Unknown,
     Unwanted,
+    Sources,
     Damaged(Damage),
 }
 
@@ -249,6 +252,7 @@ fn gather<'e>(
             Decoded::Losses(rows) => tables.losses.extend(rows),
             Decoded::Samples => tables.sample_blocks.push(*entry),
             Decoded::ImageParts => tables.image_parts.push((part, *entry)),
+            Decoded::Sources => tables.source_blocks.push((part, *entry)),
             Decoded::Unknown => skip(&mut tables.skipped, entry),
             Decoded::Damaged(damage) => tables.damage.push(damage),
         }
@@ -325,6 +329,7 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
     Ok(match layout {
         Layout::SamplesV1 => Decoded::Samples,
         Layout::ImagePartsV1 => Decoded::ImageParts,
+        Layout::SourcesV1 => Decoded::Sources,
         Layout::SessionV1 => {
             let payload = payload()?;
             let mut session = payload.view::<SessionV1>()?.to_owned_record()?;

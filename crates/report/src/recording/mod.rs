@@ -19,6 +19,7 @@ pub mod input;
 pub mod load;
 pub(crate) mod losses;
 pub mod repair;
+pub mod sources;
 pub mod spaces;
 pub mod spans;
 pub mod verify;

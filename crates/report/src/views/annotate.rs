@@ -15,6 +15,7 @@ use crate::listing::parts::parts;
 use crate::listing::source::SourceFinder;
 use crate::listing::stacks::CountedStacks;
 use crate::profile::Amount;
+use crate::recording::sources::StoredSources;
 use crate::stacks::locate::Locator;
 use choose::{Match, matches};
 use code::CodeRow;
@@ -144,8 +145,10 @@ impl Annotate {
         let code = parts(&lines.places, &locator.images, &finder, &stacks, located);
         let name = &names.functions[function as usize].name;
         if options.only != Some(Only::Asm) {
-            let sources = SourceFinder { finder: &finder, dirs: &options.source_dir };
-            document.sources = rows::sources(names, name, &lines, &code, &locator.images, &sources);
+            let stored = StoredSources::new(loaded.recording, &loaded.tables, |id| locator.image(id));
+            let (images, dirs) = (&locator.images[..], &options.source_dir[..]);
+            let sources = SourceFinder { images, finder: &finder, stored: &stored, dirs };
+            document.sources = rows::sources(names, name, &lines, &code, &sources);
         }
         if options.only != Some(Only::Source) {
             document.code = code.parts.iter().map(|part| CodeRow::new(part, &locator.images, name)).collect();

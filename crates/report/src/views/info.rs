@@ -53,6 +53,7 @@ pub struct Info {
     jit: u64,
     cgroups: u64,
     names: u64,
+    source_files: u64,
     waits: u64,
     counters: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,6 +232,7 @@ impl Info {
             jit: items(Kind::JIT),
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
+            source_files: items(Kind::SOURCES),
             waits: items(Kind::WAITS),
             counters: items(Kind::COUNTERS),
             sizes: None,

@@ -99,6 +99,10 @@ impl View for Args {
             let why = "cannot tell kinds of waits without the functions of the kernel: leave out --user";
             return Err(Error::Refused(why.to_owned()));
         }
+        if self.by == By::Address && self.wakers {
+            let why = "cannot show stacks of wakers by address: use --by function";
+            return Err(Error::Refused(why.to_owned()));
+        }
         let top = Top::new(shown.report, self);
         screen.emit(&top, |page| top.text(shown.report, page))?;
         Ok(true)

@@ -6,6 +6,7 @@ use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
+    SourceFile, SourceProof,
 };
 use icecore_report::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
@@ -83,6 +84,9 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         let frames = [(0, 3), (1, 9)].map(|(name, line)| NamedFrame { name, file: Some(2), line });
         let texts = ["inner", "outer", "/a.c"].map(|text| text.as_bytes().into());
         story.names = NameTable { places: vec![place], frames: frames.into(), texts: texts.into() };
+        let proof = SourceProof::MD5;
+        story.sources.files.push(SourceFile { image: 0, path: 0, text: 1, proof, modified_unix_ns: 7 });
+        story.sources.texts = ["/a.c", "int a;\n"].map(|text| text.as_bytes().into()).into();
         let (why, needed_bytes, free_bytes) = (Omission::TOO_LARGE, 9 << 20, 1 << 20);
         story.left_out.push(LeftOut { image: 1, why, needed_bytes, free_bytes });
         story

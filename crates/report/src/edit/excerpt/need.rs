@@ -159,6 +159,7 @@ impl Need {
             unwind_rules: _,
             symbols: _,
             image_parts: _,
+            sources: _,
             names: _,
             left_out: _,
             cpu_times: _,

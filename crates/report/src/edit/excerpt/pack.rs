@@ -13,8 +13,8 @@ use icecore_format::write::Writer;
 
 use super::choose::Chosen;
 use super::need::Needed;
-use super::pieces;
 use super::rows::SessionRows;
+use super::{pieces, sources};
 use crate::edit::append_names;
 use crate::profile::found::Draft;
 
@@ -64,6 +64,7 @@ impl<'a> Packer<'a> {
             kernel_symbols: of_kernel,
             symbols: of_images,
             image_parts: _,
+            sources: _,
             jit: code,
             call_sites: sites,
             names: tables,
@@ -130,6 +131,15 @@ impl<'a> Packer<'a> {
         rows: &SessionRows,
     ) -> anyhow::Result<Vec<Damage>> {
         pieces::copy(recording, rows, self.needed.ids(IdTable::Images), self.writer)
+    }
+
+    /// Copies the source files of the places that are kept; returns what of them is damaged.
+    pub(super) fn sources(
+        &mut self,
+        recording: &Recording,
+        rows: &SessionRows,
+    ) -> anyhow::Result<Vec<Damage>> {
+        sources::copy(recording, rows, &self.needed, self.writer)
     }
 
     fn strings(&mut self, rows: &SessionRows) -> anyhow::Result<()> {

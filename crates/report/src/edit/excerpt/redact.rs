@@ -57,7 +57,7 @@ impl Redaction {
         }
     }
 
-    /// Replaces texts of rows. Returns how many blocks with pieces of files were skipped, because they reveal paths.
+    /// Replaces texts of rows. Returns how many blocks were skipped, because they reveal texts: pieces of files, and source files.
     pub(super) fn rows(&self, rows: &mut SessionRows) -> u64 {
         // All fields are listed, so that nobody adds one without deciding whether it holds text.
         let SessionRows {
@@ -69,6 +69,7 @@ impl Redaction {
             jit,
             names,
             image_parts,
+            sources,
             counters,
             // Names of functions stay, and so do bytes of code; see `session` for its texts.
             kernel_symbols: _,
@@ -94,7 +95,8 @@ impl Redaction {
             tasks.for_each_mut(|task| comm(&mut task.comm));
             lifecycle.iter_mut().for_each(|row| comm(&mut row.comm));
         }
-        let mut withheld = 0;
+        // A source text may hold whatever is to be hidden.
+        let mut withheld = if self.what.is_empty() { 0 } else { std::mem::take(sources).len() as u64 };
         if self.replaces(Redact::Paths) {
             let mut path = |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.path(text));
             images.for_each_mut(|image| path(&mut image.path));
@@ -109,7 +111,7 @@ impl Redaction {
                 code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();
             }
             names.iter_mut().for_each(|table| self.names(table));
-            withheld = std::mem::take(image_parts).len() as u64;
+            withheld += std::mem::take(image_parts).len() as u64;
         }
         strings.push(texts.first, texts.rows);
         withheld

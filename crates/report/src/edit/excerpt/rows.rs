@@ -37,6 +37,8 @@ pub(super) struct SessionRows {
     pub(super) symbols: Vec<Symbol>,
     /// Blocks with pieces of files, not opened: they may be most of the recording.
     pub(super) image_parts: Vec<Entry>,
+    /// Blocks with source files, not opened.
+    pub(super) sources: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
     pub(super) call_sites: Vec<CallSite>,
     pub(super) names: Vec<NameTable>,
@@ -198,6 +200,7 @@ impl SessionRows {
             // Not opened: see `choose`.
             Layout::SamplesV1 => {}
             Layout::ImagePartsV1 => self.image_parts.push(*entry),
+            Layout::SourcesV1 => self.sources.push(*entry),
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
     CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
     Layout, LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References,
-    SamplesV1, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
-    StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    SamplesV1, SessionV1, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
+    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 
 use super::runs::{Runs, runs};
@@ -121,6 +121,7 @@ impl Checked {
             Layout::JitV1 => self.listed(payload.view::<JitV1>()?.rows()?),
             Layout::CallSitesV1 => self.listed(payload.view::<CallSitesV1>()?.rows()?),
             Layout::NamesV1 => self.listed(payload.view::<NamesV1>()?.table()?.places),
+            Layout::SourcesV1 => self.listed(payload.view::<SourcesV1>()?.table()?.files),
             Layout::LeftOutV1 => self.listed(payload.view::<LeftOutV1>()?.rows()),
             Layout::UnwindRulesV1 => self.listed(payload.view::<UnwindRulesV1>()?.rows()?),
             Layout::StackMarksV1 => self.listed(payload.view::<StackMarksV1>()?.rows()),

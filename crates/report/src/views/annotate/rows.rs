@@ -11,7 +11,7 @@ use crate::profile::Sum;
 use crate::profile::names::Names;
 use crate::recording::load::clean;
 use icecore_symbolize::Function;
-use icecore_symbolize::image::{FileOff, Identity};
+use icecore_symbolize::image::FileOff;
 use icecore_symbolize::source::NoSource;
 
 /// Weights and samples.
@@ -93,7 +93,6 @@ pub(super) fn sources(
     function: &str,
     lines: &FunctionLines,
     code: &CodeParts,
-    images: &[Identity],
     finder: &SourceFinder<'_>,
 ) -> Vec<SourceRow> {
     let mut files: BTreeMap<Option<&str>, BTreeMap<Option<u32>, Option<&LineSum>>> = BTreeMap::new();
@@ -110,7 +109,7 @@ pub(super) fn sources(
     }
     let offsets = offsets(lines);
     let row = |(file, lines): (Option<&str>, BTreeMap<Option<u32>, Option<&LineSum>>)| {
-        let found = file.map(|file| find(file, images, &offsets, finder));
+        let found = file.map(|file| find(file, &offsets, finder));
         SourceRow::new(names, file, &lines, found)
     };
     files.into_iter().map(row).collect()
@@ -133,13 +132,12 @@ fn offsets(lines: &FunctionLines) -> BTreeMap<u32, Vec<FileOff>> {
 /// Finds a text. If several images have the function, all of them must agree with it.
 fn find(
     file: &str,
-    images: &[Identity],
     offsets: &BTreeMap<u32, Vec<FileOff>>,
     finder: &SourceFinder<'_>,
 ) -> Result<Source, NoSource> {
     let mut found: Option<Source> = None;
     for (image, offsets) in offsets {
-        let new = finder.find(file, &images[*image as usize], offsets)?;
+        let new = finder.find(file, *image, offsets)?;
         found = Some(match found {
             Some(known) => Source {
                 proof: known.proof.min(new.proof),
@@ -164,10 +162,8 @@ impl SourceRow {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let text = |line: u32| {
-            let position = (line as usize).checked_sub(1)?;
-            source.as_ref()?.lines.get(position).cloned()
-        };
+        let texts = source.as_ref().map(Source::lines).unwrap_or_default();
+        let text = |line: u32| texts.get((line as usize).checked_sub(1)?).cloned();
         let row = |line: Option<u32>, sum: Option<&LineSum>| LineRow {
             line,
             text: line.and_then(text),
@@ -179,9 +175,8 @@ impl SourceRow {
         let nowhere = lines.get(&None).map(|sum| row(None, *sum));
         let shown: Vec<LineRow> = match (&source, span) {
             // Lines beyond the end of the text are those of another version.
-            (Some(source), Some(span)) => {
-                let is_shown =
-                    |line: &u32| *line as usize <= source.lines.len() || lines.contains_key(&Some(*line));
+            (Some(_), Some(span)) => {
+                let is_shown = |line: &u32| *line as usize <= texts.len() || lines.contains_key(&Some(*line));
                 span.filter(is_shown)
                     .map(|line| row(Some(line), lines.get(&Some(line)).copied().flatten()))
                     .collect()
@@ -193,8 +188,9 @@ impl SourceRow {
         };
         Self {
             file: file.map(str::to_owned),
-            path: source.as_ref().map(|source| match &source.origin {
-                Origin::Here(path) => path.display().to_string(),
+            path: source.as_ref().and_then(|source| match &source.origin {
+                Origin::Here(path) => Some(path.display().to_string()),
+                Origin::Recording => None,
             }),
             origin: source.as_ref().map(|source| source.origin.code()),
             proof: source.as_ref().map(|source| source.proof.code()),

@@ -209,7 +209,7 @@ impl SourceRow {
                 "no source file: no debug information of this code was found; see missing".to_owned(),
             );
         };
-        let Some(path) = &self.path else {
+        let Some(origin) = self.origin else {
             return (
                 Style::Warn,
                 format!(
@@ -218,11 +218,11 @@ impl SourceRow {
                 ),
             );
         };
-        let path = clean(path.as_bytes());
-        let place = match self.origin {
-            Some("recording") => "in the recording".to_owned(),
-            _ if *path == **file => "here".to_owned(),
-            _ => path.into_string(),
+        let path = self.path.as_ref().map(|path| clean(path.as_bytes()));
+        let place = match path {
+            Some(path) if *path == **file => origin.to_owned(),
+            Some(path) => path.into_string(),
+            None => format!("in the {origin}"),
         };
         match (self.proof, self.newer) {
             (Some("md5"), _) => (Style::Bold, format!("{file} ({place}, proven by its MD5)")),

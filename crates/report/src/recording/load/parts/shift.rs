@@ -56,6 +56,7 @@ impl Decoded {
             | Self::Receipt(_)
             | Self::Samples
             | Self::ImageParts
+            | Self::Sources
             | Self::Unknown
             | Self::Unwanted
             | Self::Damaged(_) => None,
@@ -110,7 +111,7 @@ impl Decoded {
             Self::Counters(rows) => rows.visit(see),
             Self::Losses(rows) => rows.visit(see),
             // The part keeps what it needs of these two as they are; blocks of samples and pieces are opened later.
-            Self::Session(_) | Self::Receipt(_) | Self::Samples | Self::ImageParts => {}
+            Self::Session(_) | Self::Receipt(_) | Self::Samples | Self::ImageParts | Self::Sources => {}
             Self::Unknown | Self::Unwanted | Self::Damaged(_) => {}
         }
     }
