@@ -35,6 +35,7 @@ export class Heat {
     canvas.addEventListener("mouseleave", () => app.tip(null, 0, 0));
     canvas.addEventListener("dblclick", () => app.set({ from: -1, to: -1 }));
     watchDrags(canvas, {
+      isUpright: true,
       begin: (x, y) => this.cellAt(x, y) >= 0,
       move: (from, to) => {
         this.marked = this.between(this.cellAt(from.x, from.y), this.nearest(to.x, to.y));

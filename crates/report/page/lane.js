@@ -25,7 +25,7 @@ const PATIENCE = 1.5;
  */
 
 /** Frames of neighbours that are drawn as one, or what a thread waits for. @typedef {{x: number, width: number, depth: number, node: number, first: number, last: number, isWait: boolean}} LaneBox */
-/** A stretch that is drawn. @typedef {{x: number, right: number, at: number}} Pick */
+/** A stretch that is drawn. @typedef {{x: number, right: number, at: number}} Picked */
 
 /**
  * Collects the stacks of a thread.
@@ -70,7 +70,7 @@ export function firstAt(times, time) {
 
 /**
  * Chooses what is drawn: every stretch if there is a pixel for each; else the one in the middle of each pixel.
- * @param {Lane} lane @param {Scale} scale @returns {{picks: Pick[], inside: number, perPixel: number}} how many there are, and how many in a pixel, of which one is drawn if it is more than 1
+ * @param {Lane} lane @param {Scale} scale @returns {{picks: Picked[], inside: number, perPixel: number}} how many there are, and how many in a pixel, of which one is drawn if it is more than 1
  */
 export function picksOf(lane, scale) {
   const { begin, end } = lane, { from, to, left, width } = scale;
@@ -78,7 +78,7 @@ export function picksOf(lane, scale) {
   let first = firstAt(begin, from);
   if (first > 0 && end[first - 1] > from) first--;
   const inside = behind - first, right = left + width;
-  /** @type {Pick[]} */
+  /** @type {Picked[]} */
   const picks = [];
   if (inside <= width) {
     for (let at = first; at < behind; at++) {
@@ -98,7 +98,7 @@ export function picksOf(lane, scale) {
 
 /**
  * Lays frames out: neighbours below the same callers are one box. Only boxes of the depths that are seen are made.
- * @param {Lane} lane @param {Pick[]} picks @param {number} shallowest @param {number} deepest @returns {LaneBox[]}
+ * @param {Lane} lane @param {Picked[]} picks @param {number} shallowest @param {number} deepest @returns {LaneBox[]}
  */
 export function boxesOf({ node, isWait, tree: { parent }, depth }, picks, shallowest, deepest) {
   /** @type {LaneBox[]} */

@@ -43,7 +43,7 @@ export class Lens {
     this.to = 1;
     this.key = "";
     this.timer = 0;
-    this.followed = 0;
+    this.followed = -Infinity;
     this.cost = 0;
   }
 
@@ -64,7 +64,7 @@ export class Lens {
 
   /** Begins what "undo" takes back as one step. */
   begin() {
-    this.followed = 0;
+    this.followed = -Infinity;
   }
 
   /** Shows a stretch. @param {number} from @param {number} to */
@@ -143,6 +143,7 @@ export function markStretch(context, [left, right], y, height, theme) {
 /**
  * What a drag does. Places are px from the left and top of the element.
  * @typedef {object} Drags
+ * @property {boolean} [isUpright] a drag may also go up or down
  * @property {(x: number, y: number, event: PointerEvent) => boolean} begin returns true if a drag may begin here
  * @property {(from: {x: number, y: number}, to: {x: number, y: number}) => void} move
  * @property {(from: {x: number, y: number}, to: {x: number, y: number}) => void} end
@@ -168,7 +169,7 @@ export function watchDrags(element, does) {
   element.addEventListener("pointermove", (event) => {
     if (!from) return;
     const place = at(event);
-    isDrag ||= Math.abs(place.x - from.x) > 3;
+    isDrag ||= Math.abs(place.x - from.x) > 3 || does.isUpright === true && Math.abs(place.y - from.y) > 3;
     if (isDrag) does.move(from, place);
   });
   element.addEventListener("pointerup", (event) => {
