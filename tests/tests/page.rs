@@ -32,6 +32,11 @@ fn the_list_of_functions_the_tree_and_the_comparison_are_those_of_the_command_li
     run("tables.test.mjs");
 }
 
+#[test]
+fn a_stretch_that_is_chosen_by_hand_leaves_the_samples_of_the_command_line() {
+    run("time.test.mjs");
+}
+
 /// Runs a file of tests by Node.js.
 fn run(file: &str) {
     let mut node = Command::new("node");
