@@ -61,6 +61,7 @@ export class Details {
   /** Shows something that is no frame, until a frame is shown or the view changes. @param {Node[]} nodes */
   note(nodes) {
     this.shown = null;
+    this.grid.show([]);
     this.noted = this.app.side();
     this.element.replaceChildren(...nodes);
   }

@@ -71,7 +71,7 @@ function withCounters(tracks, key, name, counters, depth, flipped) {
   drawn.forEach((counter, i) => tracks.push({ kind: "counter", key: `${key} ${i}`, name: counterName(counter), depth: depth + 1, threads: [], counter, weight: 0 }));
   if (!constant.length) return;
   const texts = constant.map((it) => it.is_sum ? counterName(it) : `${counterName(it)} ${counterText(it, it.values[0]?.[1])}`);
-  tracks.push({ kind: "note", key: `${key} constant`, name: `did not change: ${texts.join(", ")}`, depth: depth + 1, threads: [], weight: 0 });
+  tracks.push({ kind: "note", key: `${key} constant`, name: `did not change, or was read once: ${texts.join(", ")}`, depth: depth + 1, threads: [], weight: 0 });
 }
 
 /** The counters of machines and cgroups, by name. @param {Side} side @returns {Map<string, Counter[]>} */
