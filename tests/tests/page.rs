@@ -34,6 +34,11 @@ fn the_list_of_functions_the_tree_and_the_comparison_are_those_of_the_command_li
 
 #[test]
 fn a_stretch_that_is_chosen_by_hand_leaves_the_samples_of_the_command_line() {
+    run("stretches.test.mjs");
+}
+
+#[test]
+fn tracks_charts_and_maps_lie_where_the_times_of_samples_say() {
     run("time.test.mjs");
 }
 

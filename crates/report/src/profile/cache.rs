@@ -1,10 +1,13 @@
-//! Caches on this machine's disk what reports found out about images, so that the next report need not search again.
+//! Caches on this machine's disk what reports found out about images, so that the next report need not search again. `unwound` does
+//! the same for the stacks of recordings.
 //!
 //! There is one file for each build-id or, for an image that has none (rustc), for each path, size and time. The file is a
 //! recording without samples: the files from which the names came, and the names. So it has checksums, a version and a reader
 //! already. A file that is damaged, was written by another version of this program, or was made from other files than are found now
 //! counts as absent and is written anew. Files appear whole, by renaming: reports that run at the same time see the old one or the
 //! new one.
+
+pub(crate) mod unwound;
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -45,10 +48,30 @@ pub struct Cache {
 /// The contents of the folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The number of images.
-    pub files: u64,
-    /// The size of their files, bytes.
+    /// The number of images whose names are kept.
+    pub images: u64,
+    /// The number of recordings whose stacks are kept; a recording of which parts were requested counts once for each.
+    pub recordings: u64,
+    /// How many of these files are damaged, or of another version of this program, and not used.
+    pub unusable: u64,
+    /// The size of all files, bytes.
     pub bytes: u64,
+}
+
+/// What a file of the cache contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    /// Names of an image.
+    Names,
+    /// Stacks of a recording.
+    Stacks,
+}
+
+/// The most of one kind that is kept; beyond that the oldest files are removed.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    files: usize,
+    bytes: u64,
 }
 
 /// The cached answers for one image.
@@ -85,6 +108,10 @@ struct Request<'a> {
 impl Known for Cache {
     fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a> {
         Box::new(Request { cache: self, build_id, files, earlier: self.read(build_id, files) })
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.dir)
     }
 
     /// Removes the oldest files if there are too many.
@@ -160,13 +187,7 @@ impl Cache {
         files: &[Stamp],
         tables: impl Iterator<Item = NameTable>,
     ) -> Result<(), Error> {
-        std::fs::create_dir_all(&self.dir)?;
-        let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
-        // Writes as a stream: answers that a power failure destroys can be found again, so nothing waits for the disk.
-        let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
-        writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
         let paths: Vec<&[u8]> = files.iter().map(|file| file.path.as_bytes()).collect();
-        writer.append(&StringsV1::from_rows(1, &paths))?;
         let image = |(source, path): (&Stamp, u32)| Image {
             kind: ImageKind::FILE,
             path,
@@ -177,40 +198,80 @@ impl Cache {
             modified_unix_ns: source.modified_unix_ns,
         };
         let images: Vec<Image> = files.iter().zip(1..).map(image).collect();
-        writer.append(&ImagesV1::from_rows(0, &images))?;
-        for table in tables {
-            writer.append(&NamesV1::from_table(&table))?;
-        }
+        self.create(path, |writer| {
+            writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
+            writer.append(&StringsV1::from_rows(1, &paths))?;
+            writer.append(&ImagesV1::from_rows(0, &images))?;
+            for table in tables {
+                writer.append(&NamesV1::from_table(&table))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Creates a file, or replaces it as a whole.
+    fn create(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut Writer) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        std::fs::create_dir_all(&self.dir)?;
+        let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
+        // Writes as a stream: answers that a power failure destroys can be found again, so nothing waits for the disk.
+        let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
+        fill(&mut writer)?;
         writer.finish()?;
         file.persist(path).map(drop).map_err(|error| error.error.into())
     }
 
-    /// Removes the oldest files if there are too many; call it once, after all files are written.
+    /// Removes the oldest files of each kind if there are too many, or they are too large together; call it once, after all files are
+    /// written.
     fn trim(&self) {
-        let Ok(files) = self.files() else { return };
-        if files.len() <= MAX_FILES {
-            return;
-        }
-        let age = |path: &PathBuf| {
-            path.metadata().and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        let mut files: Vec<(SystemTime, PathBuf)> =
-            files.into_iter().map(|path| (age(&path), path)).collect();
-        files.sort_unstable();
-        // Removes a few more than necessary, so that not every report has to.
-        for (_, path) in &files[..files.len() - MAX_FILES * 7 / 8] {
-            drop(std::fs::remove_file(path));
+        for kind in Contents::ALL {
+            drop(self.trim_to(kind, kind.limits()));
         }
     }
 
-    /// Counts the files of the cache.
+    fn trim_to(&self, kind: Contents, limits: Limits) -> io::Result<()> {
+        let age = |file: &PathBuf| {
+            let meta = file.metadata().ok();
+            let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
+            (modified.unwrap_or(SystemTime::UNIX_EPOCH), meta.map_or(0, |meta| meta.len()))
+        };
+        let files = self.files()?.into_iter().filter(|(of, _)| *of == kind);
+        let mut files: Vec<((SystemTime, u64), PathBuf)> = files.map(|(_, path)| (age(&path), path)).collect();
+        let mut bytes: u64 = files.iter().map(|((_, len), _)| *len).sum();
+        if files.len() <= limits.files && bytes <= limits.bytes {
+            return Ok(());
+        }
+        files.sort_unstable();
+        let mut left = files.len();
+        for ((_, len), path) in files {
+            // Removes a few more than necessary, so that not every report has to.
+            if left <= limits.files * 7 / 8 && bytes <= limits.bytes / 8 * 7 {
+                break;
+            }
+            drop(std::fs::remove_file(path));
+            (left, bytes) = (left - 1, bytes - len);
+        }
+        Ok(())
+    }
+
+    /// Counts the files of the cache, and checks them.
     ///
     /// # Errors
     /// If the folder cannot be read. A folder that does not exist is empty.
     pub fn stats(&self) -> io::Result<Stats> {
-        let len = |path: &PathBuf| path.metadata().map_or(0, |meta| meta.len());
-        let files = self.files()?;
-        Ok(Stats { files: files.len() as u64, bytes: files.iter().map(len).sum() })
+        let mut stats = Stats::default();
+        for (kind, path) in self.files()? {
+            match kind {
+                Contents::Names => stats.images += 1,
+                Contents::Stacks => stats.recordings += 1,
+            }
+            stats.bytes += path.metadata().map_or(0, |meta| meta.len());
+            stats.unusable += u64::from(!is_usable(&path, kind));
+        }
+        Ok(stats)
     }
 
     /// Removes all files of the cache and returns what they were. Other files in the folder stay.
@@ -219,7 +280,7 @@ impl Cache {
     /// If the folder cannot be read, or a file cannot be removed.
     pub fn clear(&self) -> io::Result<Stats> {
         let stats = self.stats()?;
-        for path in self.files()? {
+        for (_, path) in self.files()? {
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -228,15 +289,73 @@ impl Cache {
         Ok(stats)
     }
 
-    fn files(&self) -> io::Result<Vec<PathBuf>> {
+    /// Lists the files of the cache. Others may lie in the folder.
+    fn files(&self) -> io::Result<Vec<(Contents, PathBuf)>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        let is_ours = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes());
-        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-        paths.filter(|path| path.as_ref().map_or(true, is_ours)).collect()
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            files.extend(Contents::of(&path).map(|kind| (kind, path)));
+        }
+        Ok(files)
     }
+}
+
+impl Contents {
+    const ALL: [Self; 2] = [Self::Names, Self::Stacks];
+
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.as_os_str().as_encoded_bytes();
+        Self::ALL.into_iter().find(|kind| name.ends_with(kind.suffix().as_bytes()))
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Names => SUFFIX,
+            Self::Stacks => unwound::SUFFIX,
+        }
+    }
+
+    fn maker(self) -> &'static str {
+        match self {
+            Self::Names => MAKER,
+            Self::Stacks => unwound::MAKER,
+        }
+    }
+
+    fn limits(self) -> Limits {
+        match self {
+            Self::Names => Limits { files: MAX_FILES, bytes: u64::MAX },
+            Self::Stacks => unwound::LIMITS,
+        }
+    }
+}
+
+/// Returns true if a file is whole, and this version of the program has written it.
+fn is_usable(path: &Path, kind: Contents) -> bool {
+    let session = |recording: &Recording| {
+        let mut entries = recording.entries().iter();
+        let entry = entries.find(|entry| entry.header.kind == Kind::SESSION)?;
+        recording.payload(entry).ok()?.view::<SessionV1>().ok()?.to_owned_record().ok()
+    };
+    let is_whole = |recording: &Recording| {
+        recording.entries().iter().all(|entry| recording.stored(entry).is_ok())
+    };
+    let recording = open(path).ok().flatten().filter(is_whole);
+    recording.as_ref().and_then(session).is_some_and(|session| session.recorder == kind.maker())
+}
+
+/// Opens a file; `None` if it is none of this cache, or damaged.
+fn open(path: &Path) -> Result<Option<Recording>, Error> {
+    let meta = std::fs::symlink_metadata(path)?;
+    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
+        return Ok(None);
+    }
+    let recording = Recording::open(path)?;
+    Ok(Some(recording).filter(|recording| recording.is_closed() && recording.damage().is_empty()))
 }
 
 /// Merges cached places and new answers by offset, table by table.
@@ -264,14 +383,7 @@ fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item =
 
 /// Reads a file; `None` if it is unusable in any way.
 fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>, Error> {
-    let meta = std::fs::symlink_metadata(path)?;
-    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
-        return Ok(None);
-    }
-    let recording = Recording::open(path)?;
-    if !recording.is_closed() || !recording.damage().is_empty() {
-        return Ok(None);
-    }
+    let Some(recording) = open(path)? else { return Ok(None) };
     let (mut session, mut strings, mut images, mut tables) = (None, None, None, Vec::new());
     for entry in recording.entries() {
         let payload = recording.payload(entry)?;

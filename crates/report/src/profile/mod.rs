@@ -5,7 +5,8 @@
 //! | [`pipeline`] | the pipeline from a file to the data of every view |
 //! | [`names`] | names places by functions and source lines |
 //! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
-//! | [`cache`] | names that earlier reports found, on this machine |
+//! | `unwound` | unwinds stacks, or takes them from the cache |
+//! | [`cache`] | names and stacks that earlier reports found, on this machine |
 //! | `narrow`, `sums`, `entry` | filters by function; sums of rows; entry points of programs |
 //! | `measure` | what weights add up to |
 //! | [`waits`] | what rows of waits have in common: the kind, and what ended them |
@@ -22,6 +23,7 @@ mod narrow;
 pub mod pipeline;
 mod sums;
 pub mod tree;
+mod unwound;
 pub mod waits;
 mod wakers;
 

@@ -15,18 +15,17 @@ use icecore_format::records::{StackRepair, WalkEnd};
 use crate::base::term::progress::Progress;
 use crate::profile::found::NameIndex;
 use crate::profile::names::{Names, name};
+use crate::profile::unwound::{Begun, Extent, Source};
 use crate::profile::{Counted, Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
 use crate::recording::events::{ChosenEvents, Meaning};
 use crate::recording::filter::Filter;
-use crate::recording::load::{Tables, clean, load, load_nodes, load_without_nodes, needed};
+use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, needed};
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::{Impossible, impossible};
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
-use crate::stacks::repair::{
-    New, RepairedStacks, Suspects, repair_stacks, skips_interrupted, suspects, trampolines,
-};
+use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, suspects};
 use crate::stacks::waits::WaitGroups;
 use crate::stacks::waits::wakers::WakerStacks;
 use crate::stacks::weigh::weigh;
@@ -103,31 +102,24 @@ impl<'a> Loaded<'a> {
         apart: Apart,
     ) -> Self {
         let is_part = filter.skips_blocks() && needed::is_possible(recording);
-        let mut tables = if is_part { load_without_nodes(recording) } else { load(recording) };
-        let spaces = Spaces::replay_with_code(&tables.lifecycle, &tables.mappings, &tables.jit);
+        let wakers = apart.waits == WaitsApart::Wakers;
+        let Begun { mut tables, spaces, stacks } = if is_part {
+            Begun::of(load_without_nodes(recording))
+        } else {
+            Begun::new(recording, &filter, wakers, search)
+        };
         let cgroups = Cgroups::replay(&tables);
         let events = filter.events.among(tables.parts.events());
-        if !is_part {
-            mark_trampolines(recording, &mut tables, &spaces, search);
-        }
-        let selection = Selection {
-            tables: &tables,
+        let source = Source {
+            recording,
             spaces: &spaces,
             cgroups: &cgroups,
             filter: &filter,
             events: &events,
+            search,
         };
-        let wakers = apart.waits == WaitsApart::Wakers;
-        let (repaired, new) = repaired(recording, selection, wakers, search);
-        tables.nodes.push(new.first_id, new.nodes);
-        tables.marks.extend(new.marks);
-        let selection = Selection {
-            tables: &tables,
-            spaces: &spaces,
-            cgroups: &cgroups,
-            filter: &filter,
-            events: &events,
-        };
+        let repaired = stacks.take(source, &mut tables, Extent { nodes: !is_part, wakers });
+        let selection = source.selection(&tables);
         let samples = |entry: &_| repaired.samples(recording, &tables, entry);
         let wakers = wakers.then(|| WakerStacks::find(selection, samples));
         let waits = if apart.needs_waits() {
@@ -144,7 +136,7 @@ impl<'a> Loaded<'a> {
                 Some(nodes) => tables.nodes = nodes,
                 None => load_nodes(recording, &mut tables),
             }
-            mark_trampolines(recording, &mut tables, &spaces, search);
+            source.mark_trampolines(&mut tables, &Looks::begin());
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);
@@ -284,32 +276,6 @@ impl<'a> Loaded<'a> {
         let filtered = (!parts.is_empty()).then(|| clean(parts.join(", ").as_bytes()).into());
         Report { loaded: self, profile, located: None, filtered }
     }
-}
-
-/// Marks signal trampolines on walks.
-fn mark_trampolines(recording: &Recording, tables: &mut Tables, spaces: &Spaces, search: &Search) {
-    let locator = Locator::new(tables, spaces);
-    let embedded = locator.embedded(recording);
-    let marks = trampolines(&locator, &Finder { search, embedded: Some(&embedded) });
-    for (node, mark) in marks {
-        let known = tables.marks.entry(node).or_default();
-        *known = known.with(mark);
-    }
-}
-
-/// Repairs stacks; also returns the new nodes of the trie.
-fn repaired(
-    recording: &Recording,
-    selection: Selection<'_>,
-    wakers: bool,
-    search: &Search,
-) -> (RepairedStacks, New) {
-    let tables = selection.tables;
-    let Some(first_id) = tables.nodes.next_id().map(|id| id.max(1)) else { return Default::default() };
-    let locator = Locator::new(tables, selection.spaces);
-    let embedded = locator.embedded(recording);
-    let finder = Finder { search, embedded: Some(&embedded) };
-    repair_stacks(recording, selection, &locator, &finder, wakers, first_id)
 }
 
 /// Returns for each image whether it has places that the recording itself cannot name fully.

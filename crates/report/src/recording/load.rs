@@ -126,6 +126,14 @@ impl Tables {
         self.marks.get(&node).copied().unwrap_or_default()
     }
 
+    /// Adds marks to those of nodes.
+    pub fn mark_nodes(&mut self, marks: &[(u32, Mark)]) {
+        for (node, mark) in marks {
+            let known = self.marks.entry(*node).or_default();
+            *known = known.with(*mark);
+        }
+    }
+
     /// Finds a task; if its block is missing, one without numbers and name.
     pub fn task(&self, id: u32) -> Task {
         self.tasks.find(id).copied().unwrap_or_else(|| {
@@ -181,13 +189,20 @@ pub fn load_without_nodes(recording: &Recording) -> Tables {
     load_if(recording, |kind| kind != Kind::STACKS)
 }
 
+/// As [`load`], without copies of registers and stacks: for a recording whose repaired stacks are known. Sessions behind the first get
+/// other ids than [`load`] gives them.
+pub fn load_without_snapshots(recording: &Recording) -> Tables {
+    let is_copy = |kind| [Kind::SNAPSHOTS, Kind::STACK_NODES, Kind::STACK_PIECES].contains(&kind);
+    load_if(recording, move |kind| !is_copy(kind))
+}
+
 /// Adds all nodes of stacks to tables that were loaded without them.
 pub fn load_nodes(recording: &Recording, tables: &mut Tables) {
     let whole = load(recording);
     (tables.nodes, tables.damage) = (whole.nodes, whole.damage);
 }
 
-fn load_if(recording: &Recording, is_wanted: fn(Kind) -> bool) -> Tables {
+fn load_if(recording: &Recording, is_wanted: impl Fn(Kind) -> bool + Sync) -> Tables {
     let entries = recording.entries();
     let decoded = |entry: &Entry| {
         if is_wanted(entry.header.kind) {

@@ -17,6 +17,8 @@
 //! | `carried` | how far a walk continues after the unwound frames |
 //! | `grown` | repaired stacks as nodes of the trie |
 //! | `over` | walks that switch from one stack to another |
+//! | `looks` | for which files of images unwinding searched |
+//! | `stored` | repaired stacks as rows, for the cache |
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | signal trampolines on walks |
 
@@ -26,8 +28,10 @@ mod carried;
 mod choose;
 mod code;
 mod grown;
+mod looks;
 mod memory;
 mod over;
+mod stored;
 mod suspect;
 mod trampolines;
 pub(crate) mod unwind_tables;
@@ -51,6 +55,7 @@ use batch::Batch;
 use grown::Trie;
 use icecore_symbolize::image::Finder;
 use icecore_unwind::{Limits, Unwinder};
+pub(crate) use looks::{Look, Looks, Watched, are_valid};
 pub(crate) use suspect::{Suspects, skips_interrupted, suspects};
 pub(crate) use trampolines::trampolines;
 use unwind_tables::TableSources;

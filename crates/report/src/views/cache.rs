@@ -13,6 +13,8 @@ pub struct CacheView {
     schema: &'static str,
     dir: String,
     images: u64,
+    recordings: u64,
+    unusable: u64,
     bytes: u64,
     cleared: bool,
 }
@@ -21,17 +23,23 @@ impl CacheView {
     /// Describes a cache; with `cleared` all of it was just removed.
     pub fn new(cache: &Cache, stats: &Stats, cleared: bool) -> Self {
         let dir = cache.dir().display().to_string();
-        Self { schema: "icecore.cache/1", dir, images: stats.files, bytes: stats.bytes, cleared }
+        let Stats { images, recordings, unusable, bytes } = *stats;
+        Self { schema: "icecore.cache/1", dir, images, recordings, unusable, bytes, cleared }
     }
 
     /// Writes the text.
     pub fn text(&self, page: &mut Page) {
-        let what = format!("names of {}, {}", things(self.images, "image"), bytes(self.bytes));
+        let (images, recordings) = (things(self.images, "image"), things(self.recordings, "recording"));
+        let what = format!("names of {images}, stacks of {recordings}, {}", bytes(self.bytes));
+        let unusable = match self.unusable {
+            0 => String::new(),
+            unusable => format!("; {} damaged or of another version, not used", things(unusable, "file")),
+        };
         let dir = shown(std::path::Path::new(&self.dir));
         page.line(&if self.cleared {
-            format!("removed from {dir}: {what}")
+            format!("removed from {dir}: {what}{unusable}")
         } else {
-            format!("{dir}: {what}")
+            format!("{dir}: {what}{unusable}")
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Answers that are known from earlier. Who keeps them, and how, is not decided here.
 
 use std::fmt;
+use std::path::Path;
 
 use super::Answer;
 use super::image::{FileOff, Stamp};
@@ -10,6 +11,11 @@ pub trait Known: fmt::Debug + Send + Sync {
     /// Finds what is known of the image with a build-id (empty if it has none), from files that are still the same. Without
     /// stamps it does not matter from which files it came: none is here now.
     fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a>;
+
+    /// Returns the folder in which the answers are kept, for others who keep something beside them.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
 
     /// Does what is to be done once, when all images of a report have been asked for.
     fn finish(&self);

@@ -6,7 +6,7 @@ use super::code::Code;
 use super::flow::calls_from;
 use crate::stacks::repair::unwind_tables;
 use icecore_symbolize::Reason;
-use icecore_symbolize::image::{self, FileOff, Finder, Identity, Svma};
+use icecore_symbolize::image::{self, Carried, ElfFile, FileOff, Finder, Identity, Looked, Svma};
 use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
 
 /// The files of an image that has code.
@@ -69,6 +69,20 @@ impl<'a> Files<'a> {
     }
 }
 
+/// A recording whose files are not used; it still learns what is found outside of it.
+#[derive(Debug)]
+struct Outside<'a>(&'a dyn Carried);
+
+impl Carried for Outside<'_> {
+    fn open(&self, _image: &Identity) -> Option<ElfFile> {
+        None
+    }
+
+    fn note(&self, image: &Identity, is_carried: bool, found: &Looked) {
+        self.0.note(image, is_carried, found);
+    }
+}
+
 impl Opened {
     fn find(image: &Identity, finder: &Finder<'_>) -> Option<Self> {
         Self::of(with_code(image, finder).ok()?)
@@ -91,7 +105,9 @@ pub(crate) fn with_code(image: &Identity, finder: &Finder<'_>) -> Result<image::
         let files = finder.look(image).files.map_err(Some)?;
         if files.image.layout.has_code() { Ok(files) } else { Err(None) }
     };
-    look(*finder).or_else(|first| look(Finder { embedded: None, ..*finder }).map_err(|_| first))
+    let outside = finder.embedded.map(Outside);
+    let outside = outside.as_ref().map(|outside| outside as &dyn Carried);
+    look(*finder).or_else(|first| look(Finder { embedded: outside, ..*finder }).map_err(|_| first))
 }
 
 impl<'a> Calls<'a> {

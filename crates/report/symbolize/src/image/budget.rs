@@ -28,7 +28,13 @@ impl Drop for Held {
     }
 }
 
-/// Counts how often a thread was refused bytes. If the count did not change during some work, that work was refused nothing.
-pub(crate) fn refusals() -> u64 {
+/// Counts a file that could not be mapped.
+pub(super) fn refuse() {
+    REFUSED.fetch_add(1, Relaxed);
+}
+
+/// Counts how often a thread was refused bytes, or could not map a file. If the count did not change during some work, that work
+/// was refused nothing: it would have the same result at any time.
+pub fn refusals() -> u64 {
     REFUSED.load(Relaxed)
 }

@@ -126,10 +126,57 @@ pub struct Looked {
     pub(crate) missing_alt: Option<Altlink>,
 }
 
+/// The files that a search found, and the state of each. As long as it stays the same, the files say the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundState {
+    /// One line for each file: its role and source, device and inode, length, times, path. Or why there is none.
+    pub text: String,
+    /// When the file that changed last did so, ns since 1970-01-01 UTC; 0 without a file on a file system.
+    pub changed_unix_ns: u64,
+}
+
+impl Looked {
+    /// Describes the files that were found.
+    pub fn state(&self) -> FoundState {
+        let files = match &self.files {
+            Ok(files) => files,
+            Err(reason) => return FoundState { text: format!("{reason:?}"), changed_unix_ns: 0 },
+        };
+        let own = |found: &FoundFile| Some(found.source);
+        let alone = match &files.gsym {
+            Some(Gsym::Alone(file)) => Some(file),
+            _ => None,
+        };
+        let roles = [
+            ("image", Some((&files.image.file, own(&files.image)))),
+            ("debug", files.debug.as_ref().map(|found| (&found.file, own(found)))),
+            ("supplement", files.alt.as_ref().map(|found| (&found.file, own(found)))),
+            ("package", files.dwp.as_ref().map(|(file, _)| (file, None))),
+            ("gsym", alone.map(|file| (file, None))),
+        ];
+        let mut state = FoundState { text: String::new(), changed_unix_ns: 0 };
+        for (role, found) in roles {
+            let Some((file, source)) = found else { continue };
+            let source = source.map_or("", FileSource::code);
+            let ElfFile { len, modified_unix_ns, real_path, .. } = file;
+            let (device, inode, changed_unix_ns) =
+                file.node().map_or((0, 0, 0), |node| (node.device, node.inode, node.changed_unix_ns));
+            state.changed_unix_ns = state.changed_unix_ns.max(changed_unix_ns);
+            let numbers = [device, inode, *len, *modified_unix_ns, changed_unix_ns];
+            // A debug format of paths is exact, also if they are no text.
+            state.text += &format!("{role} {source} {numbers:?} {real_path:?}\n");
+        }
+        state
+    }
+}
+
 /// Files of images that another source provides, such as a recording.
 pub trait Carried: fmt::Debug + Sync {
     /// Opens the file of an image; `None` if this source does not have it.
     fn open(&self, image: &Identity) -> Option<ElfFile>;
+
+    /// Learns what a search for the files of an image has found; `is_carried` is true if one of them came from this source.
+    fn note(&self, _image: &Identity, _is_carried: bool, _found: &Looked) {}
 }
 
 /// Finds the files of images.
@@ -152,10 +199,15 @@ impl Finder<'_> {
             let layout = file.layout().ok()?;
             Some(FoundFile { file, layout, source: FileSource::Embedded })
         });
+        let is_carried = embedded.is_some();
         let search = DebugSearch::new(wanted, self.search, embedded);
-        match without_file(wanted.kind) {
+        let looked = match without_file(wanted.kind) {
             Some(reason) => search.nowhere(reason),
             None => search.run(),
+        };
+        if let Some(embedded) = self.embedded {
+            embedded.note(wanted, is_carried, &looked);
         }
+        looked
     }
 }

@@ -26,7 +26,8 @@ mod tree;
 use std::fmt::Write;
 
 pub use attempts::{Attempt, FileSource, Outcome};
-pub use files::{Carried, Finder, Stamp};
+pub use budget::refusals;
+pub use files::{Carried, Finder, FoundState, Stamp};
 pub use files::{Files, FoundFile, Knowledge, Looked};
 pub(crate) use gsym::{Gsym, HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
 pub use icecore_elf::{FileOff, Layout, Section, Svma};

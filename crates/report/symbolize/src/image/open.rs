@@ -1,6 +1,6 @@
 //! Opens a path from a recording without effects on what lies there.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -38,6 +38,28 @@ pub struct ElfFile {
     pub modified_unix_ns: u64,
     /// The pieces that exist, if the file was composed of pieces.
     present: Option<Present>,
+    /// Which file it is, and when it changed; `None` if it has no path.
+    node: Option<Node>,
+}
+
+/// A file on a file system, and the last change of its contents or its names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    /// Last change, ns since 1970-01-01 UTC. Unlike the time of the last modification, no program can set it.
+    pub(super) changed_unix_ns: u64,
+}
+
+impl Node {
+    fn of(meta: &Metadata) -> Self {
+        let changed_unix_ns = unix_ns(meta.ctime(), meta.ctime_nsec());
+        Self { device: meta.dev(), inode: meta.ino(), changed_unix_ns }
+    }
+}
+
+fn unix_ns(seconds: i64, ns: i64) -> u64 {
+    u64::try_from(i128::from(seconds) * 1_000_000_000 + i128::from(ns)).unwrap_or_default()
 }
 
 impl ElfFile {
@@ -64,7 +86,14 @@ impl ElfFile {
     /// Takes a file without a path, whose contents were made from those of another file.
     pub(crate) fn unlinked(file: File, made_from: &Path) -> Result<Self, Reason> {
         let len = file.metadata().map_err(cause)?.len();
-        Ok(Self { file, real_path: made_from.to_owned(), len, modified_unix_ns: 0, present: None })
+        Ok(Self {
+            file,
+            real_path: made_from.to_owned(),
+            len,
+            modified_unix_ns: 0,
+            present: None,
+            node: None,
+        })
     }
 
     /// Opens the file to which `open` leads; `path` is its name if `/proc` does not show its real path.
@@ -85,19 +114,19 @@ impl ElfFile {
                 _ => Err(ErrorKind::NotFound.into()),
             }),
         };
-        let modified = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(Self {
             file: file.map_err(|_| Reason::ImageUnreadable)?,
             real_path: real_path.unwrap_or_else(|_| path.to_owned()),
             len: meta.len(),
-            modified_unix_ns: u64::try_from(modified).unwrap_or_default(),
+            modified_unix_ns: unix_ns(meta.mtime(), meta.mtime_nsec()),
             present: None,
+            node: Some(Node::of(&meta)),
         })
     }
 
     /// Takes a file that was composed of pieces; `path` is that of the image.
     pub fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
-        Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present) }
+        Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present), node: None }
     }
 
     /// Reads the ELF headers.
@@ -112,6 +141,10 @@ impl ElfFile {
     /// Returns the open file.
     pub(super) fn handle(&self) -> &File {
         &self.file
+    }
+
+    pub(super) fn node(&self) -> Option<Node> {
+        self.node
     }
 
     pub(super) fn present(&self) -> Option<&Present> {

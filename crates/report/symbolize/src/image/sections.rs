@@ -13,7 +13,7 @@ use object::Endianness;
 use object::read::ReadRef;
 use rayon::prelude::*;
 
-use super::budget::Held;
+use super::budget::{self, Held};
 use super::{ElfFile, Layout, Present, Section};
 
 /// The largest ratio that is accepted: zlib cannot do better, and zstd does not with debug information.
@@ -71,9 +71,17 @@ enum Bytes {
 }
 
 impl ElfFile {
-    /// Maps the whole file; `None` if the file has changed since it was opened.
+    /// Maps the whole file; `None` if it is empty, the system refuses, or the file has changed since it was opened.
     pub fn map(&self) -> Option<Mmap> {
         let len = usize::try_from(self.len).ok().filter(|len| *len > 0)?;
+        let map = self.try_map(len);
+        if map.is_none() {
+            budget::refuse();
+        }
+        map
+    }
+
+    fn try_map(&self, len: usize) -> Option<Mmap> {
         // SAFETY: the map is only read. That nobody truncates the file meanwhile cannot be ensured; the consequence
         // (SIGBUS, no unsoundness beyond it) is documented at the head of this module.
         #[allow(unsafe_code)]

@@ -1,0 +1,105 @@
+//! Remembers for which files of images unwinding has searched, and what it found: as long as searches find the same files in the same
+//! state, the stacks of a recording are the same.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rayon::prelude::*;
+
+use crate::base::map::Map;
+use icecore_symbolize::image::{Carried, ElfFile, Finder, FoundState, Identity, Looked, refusals};
+
+/// A file that changed so shortly before it was read may change again without another time of its change: clocks of file systems
+/// have steps of up to two seconds.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// A search for the files of an image, and its result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Look {
+    /// A position in [`Locator::images`](crate::stacks::locate::Locator::images).
+    pub(crate) image: u32,
+    /// The recording has a file of the image, and it was used.
+    pub(crate) is_carried: bool,
+    /// The state of what was found.
+    pub(crate) found: String,
+}
+
+/// All searches for files so far.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    seen: Mutex<Seen>,
+    begun: SystemTime,
+    refusals: u64,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    found: Map<(Identity, bool), FoundState>,
+    /// Two searches had different results, or a file in the recording could not be unpacked.
+    is_doubtful: bool,
+}
+
+/// A recording's own files, and who remembers what else is found.
+#[derive(Debug)]
+pub(crate) struct Watched<'a> {
+    pub(crate) files: &'a dyn Carried,
+    pub(crate) looks: &'a Looks,
+}
+
+impl Carried for Watched<'_> {
+    fn open(&self, image: &Identity) -> Option<ElfFile> {
+        self.files.open(image)
+    }
+
+    fn note(&self, image: &Identity, is_carried: bool, found: &Looked) {
+        let (state, mut seen) = (found.state(), self.looks.seen());
+        let known = seen.found.entry((image.clone(), is_carried)).or_insert_with(|| state.clone());
+        let is_other = *known != state;
+        seen.is_doubtful |= is_other;
+    }
+}
+
+impl Looks {
+    /// Begins to remember.
+    pub(crate) fn begin() -> Self {
+        Self { seen: Mutex::default(), begun: SystemTime::now(), refusals: refusals() }
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that what was found may be found otherwise next time, although all files stay the same.
+    pub(crate) fn doubt(&self) {
+        self.seen().is_doubtful = true;
+    }
+
+    /// Lists all searches, by image; `None` if the same searches could lead to other stacks: a file was just changing, or the
+    /// process lacked memory.
+    pub(crate) fn proven(&self, images: &[Identity]) -> Option<Vec<Look>> {
+        let seen = self.seen();
+        let settled = self.begun.checked_sub(SETTLED)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let settled_ns = u64::try_from(settled.as_nanos()).ok()?;
+        let is_settled = seen.found.values().all(|state| state.changed_unix_ns < settled_ns);
+        if seen.is_doubtful || !is_settled || refusals() != self.refusals {
+            return None;
+        }
+        let positions: Map<&Identity, u32> = images.iter().zip(0..).collect();
+        let look = |((image, is_carried), state): (&(Identity, bool), &FoundState)| {
+            let image = *positions.get(image)?;
+            Some(Look { image, is_carried: *is_carried, found: state.text.clone() })
+        };
+        let mut looks: Vec<Look> = seen.found.iter().map(look).collect::<Option<_>>()?;
+        looks.sort_unstable();
+        Some(looks)
+    }
+}
+
+/// Returns true if each search, made once more, still has the same result.
+pub(crate) fn are_valid(looks: &[Look], images: &[Identity], finder: &Finder<'_>) -> bool {
+    looks.par_iter().all(|look| {
+        let embedded = finder.embedded.filter(|_| look.is_carried);
+        let Some(image) = images.get(look.image as usize) else { return false };
+        Finder { embedded, ..*finder }.look(image).state().text == look.found
+    })
+}
