@@ -1,10 +1,29 @@
-//! The cache of names: the second report equals the first, also when files are gone, and a damaged or foreign cache is not trusted.
+//! The cache of names and stacks: the second report equals the first, also when files are gone, and a damaged or foreign cache is not
+//! trusted.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use icecore_tests::machine::{Recorded, has_ebpf, inlining, program, text};
+use icecore_tests::corpus;
+use icecore_tests::machine::{Recorded, copy, has_ebpf, inlining, program, stacks_without_frames, text};
 use serde_json::Value;
+
+/// Views that show all that there is to see of stacks.
+const VIEWS: [&[&str]; 9] = [
+    &["summary"],
+    &["top", "--by", "line"],
+    &["tree"],
+    &["folded"],
+    &["samples", "--json"],
+    &["health", "--json"],
+    &["timeline"],
+    &["depth"],
+    &["top", "--from", "0.1", "--to", "0.3"],
+];
+/// Files that changed less than two seconds ago are not trusted to stay as they are.
+const SETTLED: Duration = Duration::from_millis(2100);
 
 /// Runs the report with a cache in a folder.
 fn report(cache: &Path, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
@@ -59,4 +78,139 @@ fn root_what_a_report_finds_out_is_there_for_the_next() {
     assert_eq!(stats(&["--clear"])["cleared"], true);
     assert_eq!(files().len(), 0);
     assert!(!lines(&[]).contains("inlined.c:3"));
+}
+
+/// Runs a view; returns everything that it says.
+fn said(cache: &Path, view: &[&str], recording: &Path, options: &[&str]) -> (String, String, Option<i32>) {
+    let mut report = Command::new(program("icecore-report"));
+    let out = report.env("XDG_CACHE_HOME", cache).args(view).arg(recording).args(options).output();
+    let out = out.expect("the report runs");
+    (text(&out.stdout), text(&out.stderr), out.status.code())
+}
+
+/// Asserts that every view says the same without a cache, with a new cache, and from the cache.
+fn assert_same(cache: &Path, recording: &Path) {
+    for view in VIEWS {
+        let bare = said(cache, view, recording, &["--no-cache"]);
+        for options in [&[][..], &["--threads", "1"]] {
+            assert_eq!(said(cache, view, recording, options), bare, "{view:?} {}", recording.display());
+        }
+    }
+}
+
+/// Returns a program of which the test has the only copy, and that did not change just now.
+fn settled(dir: &Path) -> PathBuf {
+    let program = dir.join("stacks");
+    copy(&stacks_without_frames(), &program);
+    std::thread::sleep(SETTLED);
+    program
+}
+
+/// Lists the files with stacks, and the number of each: a file that is written anew has another one.
+fn stacks(cache: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = std::fs::read_dir(cache.join("icecore")).expect("it is there");
+    let paths = entries.map(|entry| entry.expect("ours").path());
+    let of_stacks = paths.filter(|path| path.extension().is_some_and(|it| it == "unwound"));
+    let mut all: Vec<_> =
+        of_stacks.map(|path| (path.clone(), path.metadata().expect("there").ino())).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn views_of_all_versions_are_the_same_from_the_cache() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    for (name, bytes) in corpus::recordings() {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("room");
+        assert_same(&dir.path().join("cache"), &path);
+    }
+}
+
+#[test]
+fn root_stacks_from_the_cache_are_those_that_unwinding_finds() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let program = settled(dir.path());
+    for options in [&["--unwind", "dwarf"][..], &["--unwind", "copy"], &[]] {
+        let cache = tempfile::tempdir().expect("a folder for temporary files");
+        let cache = cache.path();
+        let command = [program.as_os_str(), "chain".as_ref(), "500".as_ref()];
+        let recorded = Recorded::new(&[&["-F", "499", "-q"], options].concat(), &command);
+        let path = recorded.path();
+        assert_same(cache, &path);
+        let kept = stacks(cache);
+        // One of the views shows a part; without snapshots it loads only that part.
+        let files = if options.is_empty() { 1..=2 } else { 2..=2 };
+        assert!(files.contains(&kept.len()), "{kept:?}");
+        let other = dir.path().join("other.icecore");
+        std::fs::copy(&path, &other).expect("room");
+        assert_eq!(said(cache, &["top"], &other, &[]).2, Some(0));
+        assert_eq!(stacks(cache), kept, "the same bytes under another name");
+
+        // Another recording of the same samples has stacks of its own.
+        let packed = dir.path().join("packed.icecore");
+        let _ = std::fs::remove_file(&packed);
+        report(cache, &[&"pack", &path, &"-o", &packed]);
+        assert_same(cache, &packed);
+        assert_eq!(stacks(cache).len(), 2 * kept.len());
+        std::fs::remove_file(&packed).expect("it was there");
+
+        // Files that are torn are not used, and written anew.
+        for (file, _) in &kept {
+            let bytes = std::fs::read(file).expect("ours");
+            std::fs::write(file, &bytes[..bytes.len() - 9]).expect("room");
+        }
+        let contents = report(cache, &[&"cache", &"--json"]);
+        let contents: Value = serde_json::from_slice(&contents.stdout).expect("JSON");
+        assert_eq!(contents["recordings"], 2 * kept.len(), "{contents}");
+        assert_eq!(contents["unusable"], kept.len(), "{contents}");
+        assert_same(cache, &path);
+        assert!(stacks(cache).iter().all(|(file, _)| is_whole(file)));
+    }
+}
+
+/// Returns true if a file ends as a recording does.
+fn is_whole(path: &Path) -> bool {
+    std::fs::read(path).expect("ours").ends_with(b"\r\nICETIP")
+}
+
+#[test]
+fn root_a_program_that_changes_or_is_gone_is_looked_at_again() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (program, cache) = (settled(dir.path()), dir.path().join("cache"));
+    // Without unwind tables in the recording, those of the program's file are needed.
+    let options = ["-F", "499", "-q", "--unwind", "dwarf", "--embed", "none"];
+    let recorded = Recorded::new(&options, &[program.as_os_str(), "chain".as_ref(), "500".as_ref()]);
+    let path = recorded.path();
+    assert_same(&cache, &path);
+    let kept = stacks(&cache);
+    let top = || said(&cache, &["top"], &path, &[]);
+    let bare = || said(&cache, &["top"], &path, &["--no-cache"]);
+    let before = top();
+
+    // The contents stay, but the file system says that the file changed.
+    let mode = program.metadata().expect("there").permissions();
+    std::fs::set_permissions(&program, mode).expect("ours");
+    assert_eq!((top(), stacks(&cache)), (before.clone(), kept.clone()), "it may change once more");
+    std::thread::sleep(SETTLED);
+    assert_eq!(top(), before);
+    let again = stacks(&cache);
+    assert_ne!(again, kept, "unwound and kept anew");
+
+    let away = dir.path().join("away");
+    std::fs::rename(&program, &away).expect("ours");
+    let gone = said(&cache, &["samples", "--json"], &path, &[]);
+    for (file, _) in stacks(&cache) {
+        std::fs::remove_file(file).expect("ours");
+    }
+    assert_eq!(said(&cache, &["samples", "--json"], &path, &[]), gone);
+    std::fs::rename(&away, &program).expect("ours");
+    std::thread::sleep(SETTLED);
+    assert_eq!((top(), bare()), (before.clone(), before));
 }

@@ -250,14 +250,14 @@ pub struct Import {
 #[command(override_usage = "icecore-report cache [--clear]")]
 #[command(after_help = "\
 Examples:
-  icecore-report cache                   where it is, how many images, how large
+  icecore-report cache                   where it is, how many images and recordings, how large
   icecore-report cache --clear
   icecore-report top demo.icecore --no-cache
 
-A report caches what it finds out about the code of an image, so that the next report need not search again. The cache \
-is in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore, by build-id (else by path, size and time). A cached answer is \
-valid as long as the files from which it came stay as they are, or are gone. Reports ignore a broken file there, and \
-write it anew.")]
+A report caches what it finds out about the code of an image, and the stacks of a recording that it has unwound, so that \
+the next report need not search and unwind again. The cache is in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore. Cached \
+names are valid as long as the files from which they came stay as they are, or are gone; cached stacks, as long as the \
+recording and all files of its images stay as they are. Reports ignore a broken file there, and write it anew.")]
 pub struct Cache {
     /// List the cache (the default)
     #[arg(long)]

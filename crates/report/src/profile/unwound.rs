@@ -16,7 +16,7 @@ use crate::recording::load::{Tables, load, load_without_snapshots};
 use crate::recording::spaces::Spaces;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::Locator;
-use crate::stacks::repair::{Looks, New, RepairedStacks, Watched, are_valid, repair_stacks, trampolines};
+use crate::stacks::repair::{Looks, RepairedStacks, Watched, are_valid, repair_stacks, trampolines};
 use icecore_symbolize::image::{Finder, Search};
 
 /// A recording as tables, and its stacks if they are known from an earlier report.

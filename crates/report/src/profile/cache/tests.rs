@@ -53,7 +53,7 @@ fn what_is_written_is_read_and_counted_and_cleared() {
     let both = cache.read(ID, &sources(1));
     assert_eq!((has(&both, &odd), has(&both, &even)), (odd.len(), even.len()));
     let stats = cache.stats().expect("there");
-    assert!(stats.files == 1 && stats.bytes > 300, "{stats:?}");
+    assert!(stats.images == 1 && stats.bytes > 300, "{stats:?}");
     std::fs::write(cache.dir().join("mine.txt"), "mine").expect("room");
     assert_eq!(cache.clear().expect("ours"), stats);
     assert_eq!(cache.stats().expect("there"), Stats::default());

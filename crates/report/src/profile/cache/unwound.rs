@@ -17,7 +17,8 @@ use icecore_format::write::Writer;
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256, digest};
 
-use super::{Cache, Limits, open, texts};
+use super::folder::{Limits, open};
+use super::{Cache, texts};
 use crate::stacks::repair::{Look, New, RepairedStacks};
 
 /// The writer of a file.
@@ -160,7 +161,8 @@ impl UnwoundFile {
         if *key != self.key {
             return None;
         }
-        let numbers: Vec<u32> = numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let numbers: Vec<u32> =
+            numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
         let [sessions, first_id, ends @ ..] = &numbers[..] else { return None };
         let begins = std::iter::once(first_id).chain(ends);
         let ids: Vec<Range<u32>> = begins.zip(ends).map(|(begin, end)| *begin..*end).collect();

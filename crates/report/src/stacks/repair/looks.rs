@@ -103,3 +103,87 @@ pub(crate) fn are_valid(looks: &[Look], images: &[Identity], finder: &Finder<'_>
         Finder { embedded, ..*finder }.look(image).state().text == look.found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use icecore_symbolize::image::{Kind, Search};
+
+    /// A source that has no files.
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Carried for Nothing {
+        fn open(&self, _image: &Identity) -> Option<ElfFile> {
+            None
+        }
+    }
+
+    /// Describes a program, and perhaps another path for it.
+    fn image(of: &Path, path: &Path) -> Identity {
+        let file = ElfFile::open(of).expect("it is there");
+        let build_id = file.layout().expect("it is ELF").build_id;
+        let path = path.display().to_string();
+        Identity {
+            kind: Kind::File,
+            path,
+            build_id,
+            size_bytes: file.len,
+            modified_unix_ns: file.modified_unix_ns,
+        }
+    }
+
+    fn looked(images: &[Identity]) -> Looks {
+        let (search, looks) = (Search::nowhere(), Looks::begin());
+        let watched = Watched { files: &Nothing, looks: &looks };
+        let finder = Finder { search: &search, embedded: Some(&watched) };
+        images.iter().for_each(|image| drop(finder.look(image)));
+        looks
+    }
+
+    fn is_valid(looks: &[Look], images: &[Identity]) -> bool {
+        are_valid(looks, images, &Finder { search: &Search::nowhere(), embedded: None })
+    }
+
+    /// A program of the system: its file changed long ago.
+    fn system() -> &'static Path {
+        Path::new("/bin/true")
+    }
+
+    #[test]
+    fn a_file_that_stays_is_proven_and_one_that_appears_or_changes_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let later = dir.path().canonicalize().expect("a real path").join("later");
+        let images = [image(system(), system()), image(system(), &later)];
+        let looks = looked(&images).proven(&images).expect("neither has just changed");
+        assert_eq!(looks.len(), 2);
+        assert!(is_valid(&looks, &images));
+        std::fs::copy(system(), &later).expect("room");
+        assert!(!is_valid(&looks, &images), "it has appeared");
+        assert!(is_valid(&looks[..1], &images));
+        assert!(looked(&images).proven(&images).is_none(), "it has just changed");
+        let mut changed = looks.clone();
+        changed[0].found = changed[0].found.replace("/true", "/trui");
+        assert!(!is_valid(&changed, &images));
+        changed[0].image = 2;
+        assert!(!is_valid(&changed, &images), "an image that is not there");
+    }
+
+    #[test]
+    fn what_is_doubtful_is_not_proven() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let gone = dir.path().canonicalize().expect("a real path").join("gone");
+        let images = [image(system(), &gone)];
+        let looks = looked(&images);
+        looks.doubt();
+        assert!(looks.proven(&images).is_none());
+        let looks = looked(&images);
+        std::fs::copy(system(), &gone).expect("room");
+        let (search, watched) = (Search::nowhere(), Watched { files: &Nothing, looks: &looks });
+        drop(Finder { search: &search, embedded: Some(&watched) }.look(&images[0]));
+        assert!(looks.seen().is_doubtful, "two searches, two results");
+        assert!(looked(&[]).proven(&images).is_some_and(|looks| looks.is_empty()));
+    }
+}

@@ -33,7 +33,8 @@ const EMPTY: Sample = Sample {
 impl RepairedStacks {
     /// Returns the rows, always in the same order.
     pub(crate) fn to_rows(&self) -> Vec<Sample> {
-        let mut repaired: Vec<Sample> = self.by_snapshot.iter().map(|(id, outcome)| row(*id, outcome)).collect();
+        let mut repaired: Vec<Sample> =
+            self.by_snapshot.iter().map(|(id, outcome)| row(*id, outcome)).collect();
         repaired.sort_unstable_by_key(|row| row.snapshot);
         let cut = self.cut.iter().map(|(of, (left, end))| Sample {
             event: CUT,
@@ -99,7 +100,8 @@ mod tests {
             all.by_snapshot.insert(id, Outcome { other, repair: StackRepair::REPLACED.audited() });
         }
         all.cut.insert(3, (11, WalkEnd::BAD_RULES));
-        let sample = Sample { time_ns: 7, cpu: 3, event: 2, task: 5, user_stack: 4, weight: 9, snapshot: 6, ..EMPTY };
+        let sample =
+            Sample { time_ns: 7, cpu: 3, event: 2, task: 5, user_stack: 4, weight: 9, snapshot: 6, ..EMPTY };
         all.disagreements = [4, 2].map(|common| Disagreement { sample, unwound: 19, common }).into();
         all
     }
@@ -114,7 +116,8 @@ mod tests {
 
     /// Returns all fields, in an order that does not depend on hashes.
     fn sorted(all: &RepairedStacks) -> impl std::fmt::Debug {
-        let mut outcomes: Vec<_> = all.by_snapshot.iter().map(|(id, it)| (*id, it.other, it.repair)).collect();
+        let mut outcomes: Vec<_> =
+            all.by_snapshot.iter().map(|(id, it)| (*id, it.other, it.repair)).collect();
         outcomes.sort_unstable_by_key(|row| row.0);
         (outcomes, all.cut.get(&3).copied(), all.disagreements.clone(), all.ids_of_parts.clone())
     }
