@@ -8,7 +8,8 @@ use icecore_report::{Streams, run};
 /// removed from these.
 pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let mut streams =
+        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
     let folder = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &folder));
     let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);

@@ -16,7 +16,8 @@ fn view(bytes: &[u8], view: &str) -> (u8, Value, String) {
     let path = dir.path().join("x.icecore");
     std::fs::write(&path, bytes).expect("written");
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let mut streams =
+        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
     let file = path.display().to_string();
     let code = run(["icecore-report", view, &file, "--json", "--threads", "2"], &mut streams);
     let text = String::from_utf8(err).expect("UTF-8").replace(&dir.path().display().to_string(), "DIR");
@@ -126,7 +127,8 @@ fn what_is_no_recording_is_refused_with_exit_code_2() {
         assert!(err.contains(cause), "{err}");
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let mut streams =
+        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
     assert_eq!(run(["icecore-report", "/no/such/file"], &mut streams), 2);
     let text = String::from_utf8(err).expect("UTF-8");
     assert_eq!(
@@ -163,8 +165,14 @@ fn a_broken_pipe_is_no_failure() {
         &["info", "--json"],
     ] {
         let mut err = Vec::new();
-        let mut streams =
-            Streams { out: &mut Gone, err: &mut err, color: false, progress: false, cache: None };
+        let mut streams = Streams {
+            out: &mut Gone,
+            err: &mut err,
+            color: false,
+            width: None,
+            progress: false,
+            cache: None,
+        };
         let file = path.display().to_string();
         let args = ["icecore-report", "--quiet"].iter().chain(line).copied().chain([file.as_str()]);
         assert_eq!(run(args, &mut streams), 0, "{line:?}");

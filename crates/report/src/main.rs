@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         out: &mut out,
         err: &mut err,
         color: anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+        width: terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| u32::from(width.0)),
         progress: io::stderr().is_terminal(),
         cache: Cache::of_user(),
     };

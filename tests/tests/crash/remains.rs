@@ -135,7 +135,8 @@ fn assert_refused(path: &Path, words: &str) {
 /// Runs the report inside this process; returns exit code, output and errors.
 fn report(path: &Path, view: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams { out: &mut out, err: &mut err, color: false, progress: false, cache: None };
+    let mut streams =
+        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
     let mut args = vec!["icecore-report".into()];
     args.extend(view.iter().map(std::ffi::OsString::from));
     args.extend(["--threads".into(), "1".into(), path.into()]);

@@ -36,6 +36,11 @@ impl<T: Eq + Hash> Interned<T> {
         self.items.insert_full(item).0 as u32
     }
 
+    /// Returns the position of a value; `None` if it is not stored.
+    pub(crate) fn find(&self, item: &T) -> Option<u32> {
+        self.items.get_index_of(item).map(|position| position as u32)
+    }
+
     /// Returns the value at a position.
     pub(crate) fn get(&self, position: u32) -> Option<&T> {
         self.items.get_index(position as usize)

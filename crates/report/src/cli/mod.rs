@@ -33,7 +33,7 @@ pub use html::Html;
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};
-pub use words::{Owner, Sort, Weight};
+pub use words::{Owner, Sort, Weight, share_percent};
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
@@ -54,6 +54,9 @@ pub struct Global {
         hide_possible_values = true
     )]
     pub color: When,
+    /// Show whole names on a terminal; else they are cut to its width
+    #[arg(long, global = true, display_order = 101)]
+    pub wide: bool,
     /// Show no progress
     #[arg(short, long, global = true, display_order = 102)]
     pub quiet: bool,

@@ -32,4 +32,15 @@ pub enum Owner {
     Thread,
 }
 
+/// Parses a share of the total in percent.
+///
+/// # Errors
+/// If it is no number from 0 to 100.
+pub fn share_percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("must lie between 0 and 100".to_owned()),
+    }
+}
+
 words!(Root { Process: "process", Thread: "thread", None: "none" });

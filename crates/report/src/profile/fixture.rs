@@ -22,7 +22,17 @@ pub(crate) fn profile(stacks: &[(&str, u64)]) -> Profile {
         });
         let (samples, weight) = (*samples, samples * 10);
         let (thread, taken, span_ns) = (0, TAKEN, (0, 0));
-        rows.add(ProfileRow { thread, stack: leaf, taken, event: 0, wait: None, samples, weight, span_ns });
+        rows.add(ProfileRow {
+            thread,
+            stack: leaf,
+            taken,
+            event: 0,
+            cpu: 0,
+            wait: None,
+            samples,
+            weight,
+            span_ns,
+        });
     }
     let frame = |function| Frame { function, file: None, line: None, inlined: false };
     let names = Names {

@@ -45,7 +45,7 @@ use wakers::Composer;
 pub use measure::Measure;
 pub use narrow::{Matches, Patterns};
 pub(crate) use sums::depth_first;
-pub use sums::{Sum, groups, sums, through};
+pub use sums::{Sum, groups, sums, sums_apart, through};
 
 /// Named stacks, and how often each thread hit them.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ pub struct Thread {
     pub cgroup: CgroupId,
 }
 
-/// All samples of a thread with one stack that were taken in one way; if events are apart, of one event.
+/// All samples of a thread with one stack that were taken in one way; if events or CPUs are apart, of one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileRow {
     /// A position in [`Profile::threads`].
@@ -107,6 +107,8 @@ pub struct ProfileRow {
     pub taken: Taken,
     /// Their event, if events are apart; else 0.
     pub event: u8,
+    /// Their CPU, if CPUs are apart; else 0.
+    pub cpu: u16,
     /// A position in [`Profile::waits`] if they are waits that are counted apart.
     pub wait: Option<u32>,
     /// The number of samples.
@@ -218,12 +220,12 @@ impl Profile {
         let wakers = wakers.map(|leaf| of_spot[*leaf as usize]).collect();
         let mut composer = Composer::new(waits, wakers, &mut names, stacks);
         let mut row_of = Vec::with_capacity(hits.rows.len());
-        // Rows that differ only by event are neighbours.
+        // Rows that differ only by event or CPU are neighbours.
         let mut before: Option<(Key, u32, Taken)> = None;
         for (hit, leaf) in hits.rows.iter().zip(&located.leaves) {
             let stack = of_spot[*leaf as usize];
-            let Key { end, repair, in_kernel, event, .. } = hit.key;
-            let same = Key { event: 0, wait: 0, ..hit.key };
+            let Key { end, repair, in_kernel, event, cpu, .. } = hit.key;
+            let same = Key { event: 0, cpu: 0, wait: 0, ..hit.key };
             let (thread, taken) = match before {
                 Some((known, thread, taken)) if known == same => (thread, taken),
                 _ => {
@@ -242,7 +244,17 @@ impl Profile {
                 Some(wait) => composer.of(stack, hit.key.wait, wait),
                 None => stack,
             };
-            row_of.push(rows.add(ProfileRow { thread, stack, taken, event, wait, samples, weight, span_ns }));
+            row_of.push(rows.add(ProfileRow {
+                thread,
+                stack,
+                taken,
+                event,
+                cpu,
+                wait,
+                samples,
+                weight,
+                span_ns,
+            }));
         }
         let cells = hits.cells.iter().map(|cell| Cell { row: row_of[cell.row as usize], ..*cell }).collect();
         let moment = |moment: &Moment| Moment { row: row_of[moment.row as usize], ..*moment };
@@ -338,13 +350,13 @@ impl Thread {
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<ProfileRow>,
-    positions: Map<(u32, u32, Taken, u8, Option<u32>), u32>,
+    positions: Map<(u32, u32, Taken, u8, u16, Option<u32>), u32>,
 }
 
 impl Rows {
     /// Adds a row; returns its position.
     fn add(&mut self, new: ProfileRow) -> u32 {
-        let key = (new.thread, new.stack, new.taken, new.event, new.wait);
+        let key = (new.thread, new.stack, new.taken, new.event, new.cpu, new.wait);
         let position = *self.positions.entry(key).or_insert(self.rows.len() as u32);
         match self.rows.get_mut(position as usize) {
             Some(row) => {

@@ -1,6 +1,7 @@
 //! Adds up self and total of groups of frames.
 
-use super::{Amount, Profile};
+use super::{Amount, Profile, ProfileRow, Stack};
+use crate::base::map::Interned;
 use crate::profile::names::Frame;
 
 /// Returns the group of every stack's innermost frame, given the group of every frame. Inlined frames for which `is_apart` is false
@@ -47,6 +48,45 @@ pub fn sums(profile: &Profile, group_of: &[u32], groups: usize) -> Vec<Sum> {
         on_path[group] += 1;
     });
     sums
+}
+
+/// Adds up groups as [`sums`] does, but apart for each context; `context_of` names the context of each row. Returns the pairs of
+/// context and group, and their sums.
+///
+/// # Cost
+/// O(stacks of each context, with all their callers).
+pub fn sums_apart(profile: &Profile, context_of: &[u32], group_of: &[u32]) -> (Vec<(u32, u32)>, Vec<Sum>) {
+    // Every context has a trie of its own. All begin at the empty stack.
+    let mut copies: Interned<(u32, u32)> = Interned::new();
+    copies.intern((0, 0));
+    let mut stacks = vec![profile.stacks[0]];
+    let mut path = Vec::new();
+    let row = |(row, context): (&ProfileRow, &u32)| {
+        let mut next = row.stack;
+        let mut copy = loop {
+            match copies.find(&(*context, next)) {
+                _ if next == 0 => break 0,
+                Some(known) => break known,
+                None => path.push(next),
+            }
+            next = profile.stacks[next as usize].caller;
+        };
+        while let Some(stack) = path.pop() {
+            stacks.push(Stack { caller: copy, frame: profile.stacks[stack as usize].frame });
+            copy = copies.intern((*context, stack));
+        }
+        ProfileRow { stack: copy, ..*row }
+    };
+    let rows = profile.rows.iter().zip(context_of).map(row).collect();
+    let mut groups: Interned<(u32, u32)> = Interned::new();
+    let group = |(context, stack): (u32, u32)| match stack {
+        0 => 0,
+        _ => groups.intern((context, group_of[stack as usize])),
+    };
+    let group_of: Vec<u32> = copies.into_items().into_iter().map(group).collect();
+    let apart = Profile { stacks, rows, ..Profile::default() };
+    let sums = sums(&apart, &group_of, groups.len());
+    (groups.into_items(), sums)
 }
 
 /// Walks over the trie, callers before callees. It calls `visit` twice for each stack: on entering it (`true`), and after leaving
@@ -118,6 +158,22 @@ mod tests {
         let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
         let apart = sums(&profile, &groups(&profile, &of_frame, |_| true), 3);
         assert_eq!(apart.iter().map(|sum| sum.own.samples).collect::<Vec<_>>(), [0, 2, 3]);
+    }
+
+    #[test]
+    fn contexts_that_share_stacks_have_sums_of_their_own() {
+        let profile = fixture::profile(&[("main;f;g;f", 3), ("main;f", 2), ("main;g", 1)]);
+        let of_frame: Vec<u32> = profile.names.frames.iter().map(|frame| frame.function).collect();
+        let of_stack = groups(&profile, &of_frame, |_| false);
+        let (keys, sums) = sums_apart(&profile, &[0, 1, 0], &of_stack);
+        let row = |((context, function), sum): (&(u32, u32), &Sum)| {
+            let name = &profile.names.functions[*function as usize].name;
+            format!("{context} {name} {} {}", sum.own.samples, sum.total.samples)
+        };
+        let rows: Vec<String> = keys.iter().zip(&sums).map(row).collect();
+        assert_eq!(rows, ["0 main 0 4", "0 f 3 3", "0 g 1 4", "1 main 0 2", "1 f 2 2"]);
+        let empty = fixture::profile(&[]);
+        assert_eq!(sums_apart(&empty, &[], &[0]), (vec![], vec![]));
     }
 
     #[test]

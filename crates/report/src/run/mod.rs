@@ -32,6 +32,8 @@ pub struct Streams<'a> {
     pub err: &'a mut (dyn Write + Send),
     /// Text may be colored, unless the command line says otherwise.
     pub color: bool,
+    /// The characters on a line if the report goes to a terminal: names are cut to fit.
+    pub width: Option<u32>,
     /// Progress may be shown on stderr.
     pub progress: bool,
     /// What reports find out is kept there.
@@ -53,19 +55,18 @@ where
 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let parsed = Cli::try_parse_from(&args);
-    let color = usage::is_colored(&args, streams.color);
-    let text = if color { Kind::Styled } else { Kind::Plain };
+    let is_colored = usage::is_colored(&args, streams.color);
+    let text = if is_colored { Kind::Styled } else { Kind::Plain };
     let json = parsed.as_ref().is_ok_and(|cli| cli.global.json);
     // Whatever a view, a warning or an error is made of, this is the only way out.
     let mut out = Door::new(&mut *streams.out, if json { Kind::Json } else { text });
     let mut err = Door::new(&mut *streams.err, text);
-    let Streams { color: _, progress, ref cache, .. } = *streams;
-    let streams =
-        &mut Streams { out: &mut out, err: &mut err, color: streams.color, progress, cache: cache.clone() };
+    let Streams { color, width, progress, ref cache, .. } = *streams;
+    let streams = &mut Streams { out: &mut out, err: &mut err, color, width, progress, cache: cache.clone() };
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            let (text, failed) = usage::text(&error, &args, color);
+            let (text, failed) = usage::text(&error, &args, is_colored);
             let written = if failed { write!(streams.err, "{text}") } else { write!(streams.out, "{text}") };
             drop(written);
             return if failed { 2 } else { 0 };
@@ -141,7 +142,9 @@ fn screen<'s>(global: &Global, streams: &'s mut Streams<'_>) -> Screen<'s> {
         When::Always => true,
         When::Never => false,
     };
-    Screen { out: &mut *streams.out, err: &mut *streams.err, json: global.json, color, quiet: global.quiet }
+    let width = streams.width.filter(|_| !global.wide);
+    let (json, quiet) = (global.json, global.quiet);
+    Screen { out: &mut *streams.out, err: &mut *streams.err, json, color, width, quiet }
 }
 
 /// Prints a document as text or JSON.

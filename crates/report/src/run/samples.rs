@@ -25,7 +25,7 @@ pub(super) fn show<V: View + Args>(
     let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(&source.file)?;
     input::check_events(&source.file, &recording, &select.filter())?;
-    let width = if streams.color { terminal_width() } else { None }.unwrap_or(WIDTH);
+    let width = streams.width.unwrap_or(WIDTH);
     let Needs { apart, tells_quality, is_no_page, lists_samples, events: wanted } = view.needs(select, width);
     let mut filter = select.filter();
     if let Some(wanted) = wanted.filter(|_| filter.events == EventChoice::Usual) {
@@ -54,7 +54,3 @@ pub(super) fn show<V: View + Args>(
 
 /// The width of pages that nobody reads on a terminal.
 const WIDTH: u32 = 80;
-
-fn terminal_width() -> Option<u32> {
-    terminal_size::terminal_size().map(|(width, _)| u32::from(width.0))
-}

@@ -40,6 +40,8 @@ pub struct Key {
     pub cgroup: CgroupId,
     /// The event, where events are counted apart; else 0.
     pub event: u8,
+    /// The CPU, where CPUs are counted apart; else 0.
+    pub cpu: u16,
     /// The group of the waits, where waits are counted apart: see [`WaitGroups`]. Else 0.
     pub wait: u32,
 }
@@ -163,6 +165,8 @@ pub struct Apart {
     pub threads: bool,
     /// Count samples by event. Then weights have the unit of their event.
     pub events: bool,
+    /// Count samples by CPU.
+    pub cpus: bool,
     /// What of waits is counted apart.
     pub waits: WaitsApart,
     /// Also add up what threads ran and waited, whatever events are requested.
@@ -260,8 +264,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        let (repair, event, wait) = (sample.repair, 0, 0);
-        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event, wait })
+        let (repair, event, cpu, wait) = (sample.repair, 0, 0, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event, cpu, wait })
     }
 
     /// Returns true if the filter admits a sample, whatever its event is.

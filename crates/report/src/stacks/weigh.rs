@@ -46,6 +46,7 @@ mod tests {
         let key = Key {
             cgroup: 0,
             event: 0,
+            cpu: 0,
             wait: 0,
             space: None,
             user: 1,

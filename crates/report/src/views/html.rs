@@ -36,6 +36,7 @@ pub struct PageSide<'a> {
 pub const APART: Apart = Apart {
     threads: true,
     events: true,
+    cpus: false,
     waits: WaitsApart::Rows,
     wall: false,
     slices: None,

@@ -168,7 +168,7 @@ impl Summary {
         let sessions = if spans.is_one() { Vec::new() } else { sessions::rows(report, &spans) };
         let ((quality, processes), (functions, _)) = rayon::join(
             || (Quality::new(report, samples_in_file, lost(tables)), processes(report)),
-            || Top::rank(report, By::Function, Sort::Own, FUNCTIONS),
+            || Top::rank(report, &[By::Function], Sort::Own, FUNCTIONS),
         );
         let in_kernel = report.profile.taken(|taken| taken.in_kernel);
         let in_user = report.profile.taken(|taken| !taken.in_kernel);
@@ -235,7 +235,7 @@ impl Summary {
 
 /// Ranks processes by name; adds up those with one name.
 fn processes(report: &Report<'_>) -> Vec<Process> {
-    let (by_process, _) = Top::rank(report, By::Process, Sort::Own, usize::MAX);
+    let (by_process, _) = Top::rank(report, &[By::Process], Sort::Own, usize::MAX);
     let mut by_name: BTreeMap<&str, Process> = BTreeMap::new();
     for row in &by_process {
         let process = by_name.entry(&row.name).or_insert_with(|| Process {
@@ -261,16 +261,16 @@ fn processes(report: &Report<'_>) -> Vec<Process> {
 
 /// Ranks cgroups, if there are several.
 fn cgroups(report: &Report<'_>) -> Vec<Cgroup> {
-    let (rows, count) = Top::rank(report, By::Cgroup, Sort::Own, CGROUPS);
+    let (rows, count) = Top::rank(report, &[By::Cgroup], Sort::Own, CGROUPS);
     let whole = report.profile.whole().weight as f64;
     let cgroup = |row: top::Ranked| Cgroup {
         share: ratio(row.total as f64, whole),
-        host: row.host,
-        cgroup: row.cgroup,
+        host: row.facts.host,
+        cgroup: row.facts.cgroup,
         samples: row.total_samples,
         total: row.total,
     };
     // Unknown cgroups of several hosts mean nothing.
-    let is_told = count > 1 && rows.iter().any(|row| row.cgroup.is_some());
+    let is_told = count > 1 && rows.iter().any(|row| row.facts.cgroup.is_some());
     if is_told { rows.into_iter().map(cgroup).collect() } else { Vec::new() }
 }

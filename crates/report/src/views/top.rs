@@ -1,22 +1,25 @@
-//! `top`: the heaviest functions, lines, addresses, images, processes, threads, cgroups, hosts or waits.
+//! `top`: the heaviest functions, lines, addresses, images, processes, threads, CPUs, cgroups, hosts or waits, and combinations of them.
 
 mod address;
+mod by;
+mod subject;
+mod summed;
 mod text;
-mod waits;
 
 use serde::Serialize;
 
-use super::{Error, Needs, Result, Screen, Shown, View};
-use crate::base::map::Interned;
-use crate::cli::{Select, Sort};
-use crate::profile::names::{Names, Side};
+use super::{Needs, Result, Screen, Shown, View};
+use crate::cli::{Select, Sort, share_percent};
 use crate::profile::pipeline::Report;
-use crate::profile::{Amount, Profile, Sum, Thread, groups, sums};
-use crate::recording::cgroups::CgroupId;
+use crate::profile::{Amount, Sum};
 use crate::recording::events::EventChoice;
 use crate::stacks::hits::WaitsApart;
+use address::AddressOf;
+use by::SortWord;
+use subject::{Facts, Value};
+use summed::Summed;
 
-pub(super) use text::clip;
+pub use by::By;
 
 /// The arguments of `top`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +31,9 @@ Examples:
   icecore-report top demo.icecore --by line --comm cc1    source lines of one program
   icecore-report top demo.icecore --by address            single instructions, which annotate shows in their function
   icecore-report top demo.icecore --by process
+  icecore-report top demo.icecore --by process,function   the functions of each process
+  icecore-report top demo.icecore --sort comm,dso,symbol  the same kind of rows in the words of perf report
+  icecore-report top demo.icecore --by cpu,comm           which threads ran on which CPU
   icecore-report top demo.icecore --by cgroup             services and containers
   icecore-report top demo.icecore --by inlined            the compiler's inlining undone
   icecore-report top demo.icecore --event off-cpu         where threads waited, if waits were recorded
@@ -40,69 +46,48 @@ occurs several times in one stack is counted once. Inlined code counts for the f
 inlined shows every inlined function as a row of its own. Waits are those of off-cpu and run-delay unless --event \
 names others; wakers are of off-cpu.")]
 pub struct Args {
-    /// Show rows of this kind: function, inlined, line, address, image, process, thread, cgroup, host, wait, waker or waker-thread
-    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
-    pub by: By,
-    /// Order rows by self or total
-    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
-    pub sort: Sort,
+    /// Show rows of this kind: function, inlined, line, address, image, process, thread, comm (the name of a thread), cpu,
+    /// cgroup, host, wait, waker or waker-thread; or of several: process,function [default: function]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_possible_values = true)]
+    pub by: Vec<By>,
+    /// Order rows by self or total [default: self]; or show rows of perf's kinds: comm,dso,symbol, pid, tid, cpu, srcline
+    #[arg(long, value_name = "WHICH", value_delimiter = ',')]
+    pub sort: Vec<SortWord>,
+    /// The same as --sort total, in perf's words
+    #[arg(long, conflicts_with = "no_children")]
+    pub children: bool,
+    /// The same as --sort self, in perf's words
+    #[arg(long)]
+    pub no_children: bool,
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
+    /// Leave out rows below this share of the total
+    #[arg(long, visible_alias = "percent-limit", value_name = "P", default_value_t = 0.0, value_parser = share_percent)]
+    pub min_percent: f64,
     /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }
 
-/// What a row of `top` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// Functions of an image; what was inlined into one counts for it.
-    Function,
-    /// Functions as they are written: inlined ones apart.
-    Inlined,
-    /// Source lines.
-    Line,
-    /// Addresses of code.
-    Address,
-    /// Executable files.
-    Image,
-    /// Processes.
-    Process,
-    /// Threads.
-    Thread,
-    /// Control groups.
-    Cgroup,
-    /// Hosts.
-    Host,
-    /// Kinds of waits.
-    Wait,
-    /// Processes that ended waits.
-    Waker,
-    /// Threads that ended waits.
-    WakerThread,
-}
-
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        let needs = Needs::threads(self.by == By::Thread);
-        let needs = match self.by {
-            By::Wait => needs.with_waits(WaitsApart::Rows, EventChoice::Waits),
-            By::Waker | By::WakerThread => needs.with_waits(WaitsApart::Rows, EventChoice::Blocked),
-            _ => needs,
+        let keys = self.keys();
+        let has = |wanted: &[By]| keys.iter().any(|by| wanted.contains(by));
+        let mut needs = Needs::threads(has(&[By::Thread, By::Comm]));
+        needs.apart.cpus = has(&[By::Cpu]);
+        let needs = if has(&[By::Waker, By::WakerThread]) {
+            needs.with_waits(WaitsApart::Rows, EventChoice::Blocked)
+        } else if has(&[By::Wait]) {
+            needs.with_waits(WaitsApart::Rows, EventChoice::Waits)
+        } else {
+            needs
         };
         needs.with_wakers(self.wakers)
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
-        if self.by == By::Wait && shown.select.user {
-            let why = "cannot tell kinds of waits without the functions of the kernel: leave out --user";
-            return Err(Error::Refused(why.to_owned()));
-        }
-        if self.by == By::Address && self.wakers {
-            let why = "cannot show stacks of wakers by address: use --by function";
-            return Err(Error::Refused(why.to_owned()));
-        }
+        self.check(shown.select.user)?;
         let top = Top::new(shown.report, self);
         screen.emit(&top, |page| top.text(shown.report, page))?;
         Ok(true)
@@ -113,7 +98,7 @@ impl View for Args {
 #[derive(Debug, Serialize)]
 pub struct Top {
     schema: &'static str,
-    by: &'static str,
+    by: String,
     sort: &'static str,
     unit: String,
     total_weight: u64,
@@ -123,7 +108,7 @@ pub struct Top {
     row_count: u64,
     rows: Vec<Ranked>,
     #[serde(skip)]
-    by_what: By,
+    keys: Vec<By>,
 }
 
 /// One row.
@@ -138,93 +123,53 @@ pub struct Ranked {
     total_share: f64,
     self_samples: u64,
     pub(super) total_samples: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    side: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<Option<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<Option<u32>>,
     #[serde(flatten)]
-    place: Option<address::AddressOf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tgid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    comm: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cgroup: Option<String>,
+    pub(super) facts: Facts,
+    /// Where the code of an address is.
+    #[serde(flatten)]
+    place: Option<AddressOf>,
+    /// The value of each key, if there are several.
+    #[serde(rename = "keys", skip_serializing_if = "is_one")]
+    values: Vec<Value>,
 }
 
-/// What one row stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Subject {
-    Function(u32),
-    Line(u32, Option<u32>, Option<u32>),
-    Image(Option<u32>),
+fn is_one(values: &[Value]) -> bool {
+    values.len() == 1
 }
 
 impl Top {
     /// Sums up a profile.
     pub fn new(report: &Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
+        let (keys, sort) = (options.keys(), options.order());
         let most = if options.rows > 0 { options.rows } else { usize::MAX };
-        let (rows, row_count) = Self::rank(report, options.by, options.sort, most);
+        let (mut rows, row_count) = Self::rank(report, &keys, sort, most);
+        rows.retain(|row| row.share(sort) * 100.0 >= options.min_percent);
         let whole = profile.whole();
         Self {
             schema: "icecore.top/1",
-            by: match options.by {
-                By::Function => "function",
-                By::Inlined => "inlined",
-                By::Line => "line",
-                By::Address => "address",
-                By::Image => "image",
-                By::Process => "process",
-                By::Thread => "thread",
-                By::Cgroup => "cgroup",
-                By::Host => "host",
-                By::Wait => "wait",
-                By::Waker => "waker",
-                By::WakerThread => "waker-thread",
-            },
-            sort: if options.sort == Sort::Own { "self" } else { "total" },
+            by: keys.iter().map(|by| by.name()).collect::<Vec<_>>().join(","),
+            sort: if sort == Sort::Own { "self" } else { "total" },
             unit: profile.measure.unit.clone(),
             total_weight: whole.weight,
             total_samples: whole.samples,
             filter: report.filtered.clone(),
             row_count,
             rows,
-            by_what: options.by,
+            keys,
         }
     }
 
     /// Ranks the rows, and keeps at most `most`; also returns how many there are.
-    pub(super) fn rank(report: &Report<'_>, by: By, sort: Sort, most: usize) -> (Vec<Ranked>, u64) {
-        let whole = report.profile.whole();
-        let (mut rows, count): (Vec<Ranked>, u64) = match by {
-            By::Function | By::Inlined | By::Line | By::Image => {
-                let (keys, sums) = code_sums(&report.profile, by);
-                let (heavy, count) = heaviest(&sums, sort, most);
-                let row = |at: usize| code_row(&report.profile.names, &keys[at], sums[at], whole);
-                (heavy.into_iter().map(row).collect(), count)
-            }
-            By::Address => address::rank(report, sort, most),
-            By::Process | By::Thread | By::Cgroup | By::Host => {
-                let (keys, sums) = task_sums(report, by);
-                let (heavy, count) = heaviest(&sums, sort, most);
-                let row = |at: usize| task_row(report, &keys[at], sums[at].own, whole);
-                (heavy.into_iter().map(row).collect(), count)
-            }
-            By::Wait | By::Waker | By::WakerThread => {
-                let (keys, sums) = waits::sums(report, by);
-                let (heavy, count) = heaviest(&sums, sort, most);
-                let row = |at: usize| waits::row(report, by, &keys[at], sums[at].own, whole);
-                (heavy.into_iter().map(row).collect(), count)
-            }
+    pub(super) fn rank(report: &Report<'_>, keys: &[By], sort: Sort, most: usize) -> (Vec<Ranked>, u64) {
+        let (mut rows, count) = if keys == [By::Address] {
+            address::rank(report, sort, most)
+        } else {
+            let whole = report.profile.whole();
+            let summed = Summed::new(report, keys);
+            let (heavy, count) = heaviest(&summed.sums, sort, most);
+            let row = |at: usize| Ranked::new(summed.values(report, keys, at), summed.sums[at], whole);
+            (heavy.into_iter().map(row).collect::<Vec<Ranked>>(), count)
         };
         let weights = |row: &Ranked| match sort {
             Sort::Own => (row.own, row.total),
@@ -237,32 +182,34 @@ impl Top {
 }
 
 impl Ranked {
-    fn new(name: &str, image: Option<&str>, own: Amount, total: Amount, whole: Amount) -> Self {
+    /// Makes a row of the values of its keys; its name is that of the last one.
+    fn new(values: Vec<Value>, Sum { own, total }: Sum, whole: Amount) -> Self {
+        let facts = values.iter().fold(Facts::default(), |facts, value| facts.complete(value.facts.clone()));
         Self {
-            name: name.to_owned(),
-            image: image.map(str::to_owned),
+            name: values.last().map(|value| value.name.clone()).unwrap_or_default(),
+            image: values.iter().rev().find_map(|value| value.image.clone()),
             own: own.weight,
             total: total.weight,
             self_share: own.share_of(whole),
             total_share: total.share_of(whole),
             self_samples: own.samples,
             total_samples: total.samples,
-            side: None,
-            reason: None,
-            file: None,
-            line: None,
+            facts,
             place: None,
-            host: None,
-            tgid: None,
-            tid: None,
-            comm: None,
-            cgroup: None,
+            values,
         }
     }
 
     /// Returns the key that orders rows of equal weight.
     fn identity(&self) -> impl Ord + '_ {
-        (&self.name, &self.image, &self.file, self.line, &self.host, self.tgid, self.tid, self.reason)
+        let Facts { file, line, host, tgid, tid, reason, cpu, .. } = &self.facts;
+        let names: Vec<&str> = self.values.iter().map(|value| &*value.name).collect();
+        (&self.name, &self.image, file, line, host, (tgid, tid, reason, cpu), names)
+    }
+
+    /// Returns the share by which rows are ordered.
+    fn share(&self, sort: Sort) -> f64 {
+        if sort == Sort::Own { self.self_share } else { self.total_share }
     }
 }
 
@@ -279,117 +226,6 @@ fn heaviest(sums: &[Sum], sort: Sort, most: usize) -> (Vec<usize>, u64) {
     let least = if most < all.len() { *all.select_nth_unstable_by(most, |a, b| b.cmp(a)).1 } else { (0, 0) };
     let heavy = sums.iter().enumerate().filter(|(_, sum)| is_hit(sum) && weights(sum) >= least);
     (heavy.map(|(position, _)| position).collect(), count)
-}
-
-/// Sums up functions, lines or images. One that occurs several times in one stack counts once.
-fn code_sums(profile: &Profile, by: By) -> (Vec<Subject>, Vec<Sum>) {
-    let mut keys: Interned<Subject> = Interned::new();
-    let key_of_frame: Vec<u32> = profile
-        .names
-        .frames
-        .iter()
-        .map(|frame| {
-            let function = &profile.names.functions[frame.function as usize];
-            keys.intern(match by {
-                By::Image => Subject::Image(function.image),
-                By::Line => Subject::Line(frame.function, frame.file, frame.line),
-                _ => Subject::Function(frame.function),
-            })
-        })
-        .collect();
-    let is_apart = matches!(by, By::Line | By::Inlined);
-    let of_stack = groups(profile, &key_of_frame, |_| is_apart);
-    let sums = sums(profile, &of_stack, keys.len());
-    (keys.into_items(), sums)
-}
-
-fn code_row(names: &Names, key: &Subject, sum: Sum, whole: Amount) -> Ranked {
-    let (function, line) = match key {
-        Subject::Function(function) => (*function, None),
-        Subject::Line(function, file, line) => (*function, Some((*file, *line))),
-        Subject::Image(image) => {
-            let path = image.map(|image| &*names.images[image as usize].path);
-            return Ranked::new(path.unwrap_or("[no image]"), path, sum.own, sum.total, whole);
-        }
-    };
-    let function = &names.functions[function as usize];
-    let image = names.image(function).map(|image| &*image.path);
-    let mut row = Ranked::new(&function.name, image, sum.own, sum.total, whole);
-    row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
-    row.reason = function.reason.map(|reason| reason.code());
-    if let Some((file, line)) = line {
-        row.file = Some(file.map(|file| names.files[file as usize].to_string()));
-        row.line = Some(line);
-    }
-    row
-}
-
-/// What a row of tasks stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Task {
-    /// A process or thread with its name, on a host.
-    Of(usize, u32, u32, Box<str>),
-    /// A cgroup of a host.
-    Cgroup(usize, CgroupId),
-    Host(usize),
-}
-
-/// Sums up processes (with one number and name on one host), threads, cgroups or hosts. Each comes with the cgroup in which all
-/// of it ran.
-fn task_sums(report: &Report<'_>, by: By) -> (Vec<(Task, CgroupId)>, Vec<Sum>) {
-    let (profile, parts) = (&report.profile, &report.loaded.tables.parts);
-    let key = |thread: &Thread| {
-        let host = parts.part(thread.part).host;
-        match by {
-            By::Host => Task::Host(host),
-            By::Cgroup => Task::Cgroup(host, thread.cgroup),
-            By::Process => Task::Of(host, thread.tgid, thread.tgid, thread.process.clone()),
-            _ => Task::Of(host, thread.tgid, thread.tid, thread.comm.clone()),
-        }
-    };
-    let mut keys: Interned<Task> = Interned::new();
-    let of_thread: Vec<u32> = profile.threads.iter().map(|thread| keys.intern(key(thread))).collect();
-    let mut cgroups: Vec<Option<CgroupId>> = vec![None; keys.len()];
-    for (thread, key) in profile.threads.iter().zip(&of_thread) {
-        let known = cgroups[*key as usize].get_or_insert(thread.cgroup);
-        *known = if *known == thread.cgroup { *known } else { 0 };
-    }
-    let mut sums = vec![Sum::default(); keys.len()];
-    for row in &profile.rows {
-        let sum = &mut sums[of_thread[row.thread as usize] as usize];
-        sum.own.add(row.amount());
-        sum.total = sum.own;
-    }
-    let cgroups = cgroups.into_iter().map(Option::unwrap_or_default);
-    (keys.into_items().into_iter().zip(cgroups).collect(), sums)
-}
-
-/// Makes a row of tasks. It names hosts if there are several sessions.
-fn task_row(report: &Report<'_>, (key, cgroup): &(Task, CgroupId), sum: Amount, whole: Amount) -> Ranked {
-    let parts = &report.loaded.tables.parts;
-    let host_name = |host: &usize| (parts.len() > 1).then(|| parts.hosts()[*host].clone());
-    let cgroup = report.loaded.cgroups.path(*cgroup);
-    match key {
-        Task::Cgroup(host, _) => {
-            let mut row = Ranked::new(cgroup.unwrap_or("-"), None, sum, sum, whole);
-            (row.host, row.cgroup) = (host_name(host), cgroup.map(str::to_owned));
-            row
-        }
-        Task::Host(host) => {
-            let mut row = Ranked::new(&parts.hosts()[*host], None, sum, sum, whole);
-            row.host = Some(row.name.clone());
-            row
-        }
-        Task::Of(host, tgid, tid, name) => {
-            let mut row = Ranked::new(name, None, sum, sum, whole);
-            row.host = host_name(host);
-            row.cgroup = cgroup.map(str::to_owned);
-            row.tgid = Some(*tgid);
-            row.tid = Some(*tid);
-            row.comm = Some(name.to_string());
-            row
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::base::term::quantity::percent;
 use crate::base::term::{Page, Style};
-use crate::cli::Select;
+use crate::cli::{Select, share_percent};
 use crate::profile::Amount;
 use crate::profile::pipeline::Report;
 use crate::profile::tree::{Label, Limits, Root, Tree, roots};
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "callers")]
     pub callees: bool,
     /// Leave out branches below this share of the total
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share_percent)]
+    #[arg(long, visible_alias = "percent-limit", value_name = "P", default_value_t = 1.0, value_parser = share_percent)]
     pub min_percent: f64,
     /// Cut branches at this depth
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -56,13 +56,6 @@ impl View for Args {
             screen.emit(&tree, |page| tree.text(shown.report, page))?;
         }
         Ok(true)
-    }
-}
-
-fn share_percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("must lie between 0 and 100".to_owned()),
     }
 }
 
@@ -194,7 +187,8 @@ impl Branch<'_> {
             false => String::new(),
         };
         let cut = if self.cut { " …" } else { "" };
-        page.line(&format!("{total:>6}  {own_share}{mark}{}{cut}", self.name));
+        let style = Style::of_share(if own { self.self_share } else { self.total_share });
+        page.named(style, (&format!("{total:>6}  {own_share}"), mark), &self.name, cut);
         match self.children.as_slice() {
             [] => {}
             [only] => only.text(indent, indent, own, page),

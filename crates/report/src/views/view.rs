@@ -105,6 +105,8 @@ pub struct Screen<'a> {
     pub json: bool,
     /// Text is colored.
     pub color: bool,
+    /// Names are cut to fit into lines of so many characters; `None`: names are whole.
+    pub width: Option<u32>,
     /// The user wants no warnings.
     pub quiet: bool,
 }
@@ -119,7 +121,7 @@ impl Screen<'_> {
             serde_json::to_writer_pretty(&mut *self.out, document)?;
             writeln!(self.out)?;
         } else {
-            let mut page = Page::new(self.color);
+            let mut page = Page::new(self.color).of_width(self.width);
             text(&mut page);
             self.out.write_all(page.finish().as_bytes())?;
         }

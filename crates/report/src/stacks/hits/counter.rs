@@ -116,9 +116,10 @@ impl<'a> Counter<'a> {
             return;
         }
         let event = if self.apart.events { sample.event } else { 0 };
+        let cpu = if self.apart.cpus { sample.cpu } else { 0 };
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
         let wait = if self.apart.waits == WaitsApart::Nothing { 0 } else { self.waits.of(sample) };
-        let key = Key { task: *counted_as, user, kernel, event, wait, ..key };
+        let key = Key { task: *counted_as, user, kernel, event, cpu, wait, ..key };
         add(&mut self.events[0][usize::from(sample.event)], (1, sample.weight));
         let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });

@@ -60,6 +60,7 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<CodeLocation> {
         in_kernel: kernel != 0,
         cgroup: 0,
         event: 0,
+        cpu: 0,
         wait: 0,
     };
     let hit = Hit { key, samples: 1, weight: 1, span_ns: (5, 5) };
@@ -90,6 +91,7 @@ fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
             in_kernel,
             cgroup: 0,
             event: 0,
+            cpu: 0,
             wait: 0,
         };
         Hit { key, samples: 1, weight: 1, span_ns: (5, 5) }

@@ -96,6 +96,7 @@ fn key(selection: Selection<'_>, sample: &Sample) -> Key {
         in_kernel: kernel != 0,
         cgroup: 0,
         event: 0,
+        cpu: 0,
         wait: 0,
     }
 }

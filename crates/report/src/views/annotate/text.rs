@@ -9,7 +9,7 @@ use crate::profile::Amount;
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 use crate::recording::load::clean;
-use crate::views::top::clip;
+use crate::base::term::fit::cut;
 
 /// Shares of the function from which on a line or instruction is hot, and warm.
 const HOT: f64 = 0.05;
@@ -95,7 +95,7 @@ impl Writer<'_> {
     fn source(&self, source: &SourceRow, page: &mut Page) {
         page.gap();
         let (style, title) = source.title();
-        page.styled(style, &clip(&title, self.most));
+        page.styled(style, &cut(&title, self.most));
         page.styled(Style::Dim, "  SELF   TOTAL   LINE");
         let has_samples = |line: &LineRow| line.weights.total_samples > 0;
         let shown = self.near(&source.lines, has_samples);
@@ -128,7 +128,7 @@ impl Writer<'_> {
             code.address,
             code.source
         );
-        page.styled(Style::Bold, &clip(&title, self.most));
+        page.styled(Style::Bold, &cut(&title, self.most));
         page.styled(Style::Dim, "  SELF   TOTAL   ADDRESS");
         let is_shown = |it: &InstructionRow| it.weights.total_samples > 0 && it.own;
         let mut shown = self.near(&code.instructions, is_shown);
@@ -141,7 +141,7 @@ impl Writer<'_> {
                 let chain: Vec<String> = it.functions.iter().map(FrameRow::place).collect();
                 if !chain.is_empty() {
                     let line = format!("{:16} {}", "", chain.join(" < "));
-                    page.styled(Style::Dim, &clip(&line, self.most));
+                    page.styled(Style::Dim, &cut(&line, self.most));
                 }
             }
             self.row(it.weights, &format!("{:>8x}  {}", it.address, it.shown()), page);
@@ -196,7 +196,7 @@ impl Writer<'_> {
             warm if warm >= WARM => Style::Warn,
             _ => Style::Plain,
         };
-        page.styled(style, &clip(line.trim_end(), self.most));
+        page.styled(style, &cut(line.trim_end(), self.most));
     }
 }
 

@@ -13,7 +13,6 @@ use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
-use crate::views::top::clip;
 
 /// The number of groups whose histogram and deepest stack are shown.
 const DRAWN: usize = 3;
@@ -23,8 +22,6 @@ const BAR: u64 = 40;
 const ENDS: usize = 8;
 /// Separates caller and callee.
 const ARROW: &str = " → ";
-/// The most characters of a name.
-const NAME: usize = 40;
 
 impl Depth {
     /// Writes the tables.
@@ -76,7 +73,7 @@ impl Depth {
             columns.push(("EVENT", Align::Left));
         }
         columns.extend(owner_columns(self.by == "thread", self.groups.iter().map(|group| &group.owner)));
-        let mut table = Table::new(0, &columns);
+        let mut table = Table::of_names(0, &columns);
         for group in &self.groups {
             let mut cells = vec![count(group.count)];
             cells.extend(group.figures.cells());
@@ -103,13 +100,13 @@ impl Depth {
         let has_events = self.recursion.iter().any(|row| row.event != self.recursion[0].event);
         columns.extend(has_events.then_some(("EVENT", Align::Left)));
         columns.extend([("IMAGE", Align::Left), ("CYCLE", Align::Left)]);
-        let mut table = Table::new(0, &columns);
+        let mut table = Table::of_names(0, &columns);
         for row in &self.recursion {
             let [_, _, figures @ ..] = row.repeats.cells();
             let mut cells = vec![count(row.samples), percent(row.samples_share)];
             cells.extend(figures);
             cells.extend(has_events.then(|| row.event.clone()));
-            cells.push(clip(short(row.image.as_deref().unwrap_or("-")), 24));
+            cells.push(short(row.image.as_deref().unwrap_or("-")).to_owned());
             // A direct cycle has one function, and both ends of any other are one.
             let others = row.function_count as usize + 1 - row.cycle.len();
             let more = if others > 0 {
@@ -117,8 +114,8 @@ impl Depth {
             } else {
                 String::new()
             };
-            cells.push(format!("{}{more}", cycle(&row.cycle)));
-            table.row(cells);
+            cells.push(format!("{}{more}", cycle(&row.cycle).join(ARROW)));
+            table.styled_row(Style::of_share(row.samples_share), cells);
         }
         page.table(&table);
         if self.recursion_count > self.recursion.len() as u64 {
@@ -137,7 +134,7 @@ impl Depth {
         let mut columns: Vec<_> = numbers.iter().map(|name| (*name, Align::Right)).collect();
         columns.push(("LANGUAGE", Align::Left));
         columns.extend(owner_columns(self.by == "thread", self.interpreters.iter().map(|row| &row.owner)));
-        let mut table = Table::new(0, &columns);
+        let mut table = Table::of_names(0, &columns);
         for row in &self.interpreters {
             let [_, _, figures @ ..] = row.reentries.cells();
             let mut cells = vec![count(row.samples), count(row.reentered_samples)];
@@ -186,7 +183,7 @@ impl GroupRow {
         }
         page.table(&table);
         let depth = self.figures.marked("max", count(u64::from(self.deepest.depth)));
-        page.line(&format!("  deepest, {depth}: {}", folded(&self.deepest.stack)));
+        page.chain(&format!("  deepest, {depth}: "), &folded(&self.deepest.stack), ARROW);
     }
 }
 
@@ -204,28 +201,28 @@ fn bar(part: u64, whole: u64) -> String {
     format!("{}{tip}", "█".repeat(eighths / 8))
 }
 
-/// Returns a folded stack as one line: `main → [walk ×812] → leaf`.
-fn folded(stack: &[LinkRow]) -> String {
+/// Returns the links of a folded stack: `main`, `[walk ×812]`, `leaf`.
+fn folded(stack: &[LinkRow]) -> Vec<String> {
     let link = |link: &LinkRow| {
-        let names = link.functions.iter().map(|name| clip(name, NAME)).collect::<Vec<_>>().join(ARROW);
+        let names = link.functions.join(ARROW);
         if link.times > 1 { format!("[{names} ×{}]", count(u64::from(link.times))) } else { names }
     };
     let frames = |link: &LinkRow| link.functions.len() as u64 * u64::from(link.times);
     shortened(stack, link, |hidden| hidden.iter().map(frames).sum())
 }
 
-/// Returns a cycle as one line: `f → g → f`.
-fn cycle(names: &[String]) -> String {
-    shortened(names, |name| clip(name, NAME), |hidden| hidden.len() as u64)
+/// Returns the links of a cycle: `f`, `g`, `f`.
+fn cycle(names: &[String]) -> Vec<String> {
+    shortened(names, String::clone, |hidden| hidden.len() as u64)
 }
 
 /// Lists the outermost and the innermost items, and the number of frames between them.
-fn shortened<T>(list: &[T], text: impl Fn(&T) -> String, frames: impl Fn(&[T]) -> u64) -> String {
-    let joined = |part: &[T]| part.iter().map(&text).collect::<Vec<_>>().join(ARROW);
+fn shortened<T>(list: &[T], text: impl Fn(&T) -> String, frames: impl Fn(&[T]) -> u64) -> Vec<String> {
     if list.len() <= 2 * ENDS + 1 {
-        return joined(list);
+        return list.iter().map(text).collect();
     }
     let (outer, rest) = list.split_at(ENDS);
     let (hidden, inner) = rest.split_at(rest.len() - ENDS);
-    [joined(outer), format!("… {} …", things(frames(hidden), "frame")), joined(inner)].join(ARROW)
+    let hidden = format!("… {} …", things(frames(hidden), "frame"));
+    outer.iter().map(&text).chain([hidden]).chain(inner.iter().map(&text)).collect()
 }

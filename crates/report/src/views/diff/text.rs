@@ -7,7 +7,6 @@ use crate::analysis::compare::judge::BETWEEN_RUNS;
 use crate::base::term::quantity::{count, duration, mean_weight, percent, things, weight};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
-use crate::views::top::clip;
 
 /// A recording is tiny if another one of its side has this many times as many samples.
 const TINY: u64 = 10;
@@ -153,17 +152,17 @@ impl Diff {
             "function" | "stack" => &[("IMAGE", Align::Left), ("NAME", Align::Left)],
             _ => &[("NAME", Align::Left)],
         };
-        let mut table = Table::new(0, &[&numbers, words].concat());
+        let mut table = Table::of_names(0, &[&numbers, words].concat());
         for row in rows {
             let mut cells = self.cells(row).to_vec();
             cells.push(row.mark().to_owned());
-            let image = clip(short(row.image.as_deref().unwrap_or("-")), 20);
+            let image = short(row.image.as_deref().unwrap_or("-")).to_owned();
             cells.extend(match self.by {
-                "line" => vec![clip(&row.called(), 48), row.place()],
+                "line" => vec![row.called(), row.place()],
                 "function" | "stack" => vec![image, row.called()],
                 _ => vec![row.called()],
             });
-            table.row(cells);
+            table.styled_row(row.style(), cells);
         }
         page.table(&table);
     }
@@ -326,6 +325,16 @@ impl Difference {
         match &self.before_name {
             Some(before) if self.what == Status::Renamed => format!("{before} → {}", self.name),
             _ => self.name.clone(),
+        }
+    }
+
+    /// Rows that grew are red, rows that shrank green.
+    fn style(&self) -> Style {
+        match self.what {
+            Status::Same | Status::Diluted => Style::Plain,
+            _ if self.rates.delta > 0.0 => Style::Hot,
+            _ if self.rates.delta < 0.0 => Style::Good,
+            _ => Style::Plain,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::analysis::audit::{Audit, DisagreementRow};
 use crate::base::ratio;
+use crate::base::term::fit::cut;
 use crate::base::term::quantity::{count, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
-use crate::views::top::clip;
 
 /// How many of the common frames are shown, up to the last one.
 const COMMON: usize = 3;
@@ -71,6 +71,6 @@ fn stacks(row: &DisagreementRow, page: &mut Page) {
 
 fn frames(label: &str, lines: impl Iterator<Item = String>, page: &mut Page) {
     for (position, line) in lines.enumerate() {
-        page.item(if position == 0 { label } else { "" }, &clip(&line, FRAME_LEN));
+        page.item(if position == 0 { label } else { "" }, &cut(&line, FRAME_LEN));
     }
 }

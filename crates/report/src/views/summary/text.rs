@@ -4,16 +4,17 @@ use std::path::Path;
 
 use super::{Cgroup, Quality, Summary, Verdict, memory};
 use crate::base::ratio;
+use crate::base::term::fit::cut;
 use crate::base::term::path::{command, quoted, shown};
 use crate::base::term::quantity::{bytes, count, duration, percent, things, utc, weight};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::pipeline::Report;
 use crate::views::flame::file::default_name;
-use crate::views::top::clip;
 use crate::views::{left_out, recorder};
 
-/// Longer names are cut; `top` shows them whole.
+/// Longer names of functions and images are cut; `top` shows them whole.
 const NAME_LEN: usize = 72;
+const IMAGE_LEN: usize = 24;
 /// How many cgroups are listed.
 const CGROUPS: usize = 3;
 /// How many reasons for missing names are listed.
@@ -244,10 +245,12 @@ impl Summary {
             ("IMAGE", Align::Left),
             ("FUNCTION", Align::Left),
         ];
-        let mut table = Table::new(2, &columns);
+        let mut table = Table::of_names(2, &columns);
         for row in &self.functions {
             let [own, total, image, name] = row.cells();
-            table.row(vec![own, total, image, clip(&name, NAME_LEN)]);
+            let [image, name] =
+                [(&image, IMAGE_LEN), (&name, NAME_LEN)].map(|(text, len)| cut(text, len).into_owned());
+            table.row(vec![own, total, image, name]);
         }
         page.table(&table);
     }

@@ -4,6 +4,7 @@ use super::Timeline;
 use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
 use crate::base::term::chart::chart;
+use crate::base::term::fit::cut;
 use crate::base::term::path::quoted;
 use crate::base::term::quantity::{count, mean_weight, percent, things};
 use crate::base::term::{Align, Page, Style, Table};
@@ -11,7 +12,6 @@ use crate::profile::names::short;
 use crate::profile::pipeline::Report;
 use crate::views::owners::columns;
 use crate::views::preface;
-use crate::views::top::clip;
 
 /// The height of the line of everything, in characters.
 const TALL: usize = 3;
@@ -174,7 +174,7 @@ impl What {
             Self::All | Self::Processes { .. } | Self::Threads { .. } => Vec::new(),
             Self::Process(owner) | Self::Thread(owner) => owner.cells(),
             Self::Function { name, image } => {
-                vec![clip(short(image.as_deref().unwrap_or("-")), 20), name.clone()]
+                vec![cut(short(image.as_deref().unwrap_or("-")), 20).into_owned(), name.clone()]
             }
             Self::Image { name } => vec![name.clone()],
         }
@@ -188,11 +188,11 @@ impl What {
                 let kind = if owner.tid.is_some() { "thread" } else { "process" };
                 let mut ids = owner.cells();
                 let name = ids.pop().unwrap_or_default();
-                format!("{kind} `{}` ({})", clip(&name, NAME), ids.join(" "))
+                format!("{kind} `{}` ({})", cut(&name, NAME), ids.join(" "))
             }
-            Self::Processes { comm } => format!("process `{}`", clip(comm, NAME)),
-            Self::Threads { comm } => format!("thread `{}`", clip(comm, NAME)),
-            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", clip(name, NAME)),
+            Self::Processes { comm } => format!("process `{}`", cut(comm, NAME)),
+            Self::Threads { comm } => format!("thread `{}`", cut(comm, NAME)),
+            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", cut(name, NAME)),
         }
     }
 }

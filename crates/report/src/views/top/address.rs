@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::by::By;
+use super::subject::{Facts, Value};
 use super::{Ranked, heaviest};
 use crate::base::map::Map;
 use crate::cli::Sort;
@@ -38,14 +40,16 @@ pub(super) fn rank(report: &Report<'_>, sort: Sort, most: usize) -> (Vec<Ranked>
         let [innermost, outermost] =
             [frames.first(), frames.last()].map(|frame| frame.map(|frame| &names.frames[*frame as usize]));
         let function = &names.functions[outermost?.function as usize];
-        let image = names.image(function).map(|image| &*image.path);
-        let mut row = Ranked::new(&function.name, image, sums[*at].own, sums[*at].total, whole);
-        row.side = Some(if function.side == Side::User { "user" } else { "kernel" });
-        row.reason = function.reason.map(|reason| reason.code());
-        row.file = Some(innermost?.file.map(|file| names.files[file as usize].to_string()));
-        row.line = Some(innermost?.line);
-        row.place = Some(place);
-        Some(row)
+        let image = names.image(function).map(|image| image.path.to_string());
+        let facts = Facts {
+            side: Some(if function.side == Side::User { "user" } else { "kernel" }),
+            reason: function.reason.map(|reason| reason.code()),
+            file: Some(innermost?.file.map(|file| names.files[file as usize].to_string())),
+            line: Some(innermost?.line),
+            ..Facts::default()
+        };
+        let value = Value { by: By::Address.name(), name: function.name.to_string(), image, facts };
+        Some(Ranked { place: Some(place), ..Ranked::new(vec![value], sums[*at], whole) })
     };
     (heavy.iter().zip(addresses).filter_map(row).collect(), count)
 }

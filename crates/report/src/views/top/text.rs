@@ -1,12 +1,18 @@
-//! Writes the rows as tables.
+//! Writes the rows as a table.
 
-use super::By;
+use super::address::AddressOf;
+use super::by::{By, finest};
+use super::subject::Value;
 use super::{Ranked, Top};
 use crate::base::term::quantity::{count, percent, things, weight};
 use crate::base::term::{Align, Page, Style, Table};
+use crate::cli::Sort;
 use crate::profile::Amount;
 use crate::profile::names::short;
 use crate::profile::pipeline::Report;
+
+/// A heading, and the alignment of its column.
+type Column = (&'static str, Align);
 
 impl Top {
     /// Writes the table.
@@ -15,17 +21,11 @@ impl Top {
         super::super::preface(report, whole, page);
         page.gap();
         if self.rows.is_empty() {
-            page.line("no samples");
+            let is_light = self.row_count > 0;
+            page.line(if is_light { "no row is that heavy: lower --min-percent" } else { "no samples" });
             return;
         }
-        match self.by_what {
-            By::Function | By::Inlined | By::Line | By::Address | By::Image => page.table(&self.code_table()),
-            By::Process | By::Thread => page.table(&self.task_table("NAME")),
-            By::Waker | By::WakerThread => page.table(&self.task_table("WOKEN BY")),
-            By::Cgroup => page.table(&self.name_table("CGROUP")),
-            By::Host => page.table(&self.name_table("HOST")),
-            By::Wait => page.table(&self.name_table("WAIT")),
-        }
+        page.table(&self.table());
         let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
         let share = Amount { samples: 0, weight: own }.share_of(whole);
         let shown = format!("{} of {}", count(self.rows.len() as u64), things(self.row_count, "row"));
@@ -34,111 +34,127 @@ impl Top {
         page.styled(Style::Dim, &format!("{shown} shown: {} of all self {what}", percent(share)));
     }
 
-    fn samples(&self, row: &Ranked) -> String {
-        count(if self.sort == "self" { row.self_samples } else { row.total_samples })
-    }
-
     fn is_time(&self) -> bool {
         self.unit == "ns"
     }
 
-    /// Returns the columns of numbers: shares, the time if weights are times, and the number of samples.
-    fn numbers(&self, shares: &[&'static str]) -> Vec<(&'static str, Align)> {
-        let time = self.is_time().then_some("TIME");
-        shares.iter().copied().chain(time).chain(["SAMPLES"]).map(|head| (head, Align::Right)).collect()
+    fn order(&self) -> Sort {
+        if self.sort == "self" { Sort::Own } else { Sort::Total }
     }
 
-    /// Returns the numbers of a row, after its shares.
-    fn figures(&self, row: &Ranked) -> impl Iterator<Item = String> {
-        let of = if self.sort == "self" { row.own } else { row.total };
-        self.is_time().then(|| weight(of, &self.unit)).into_iter().chain([self.samples(row)])
-    }
-
-    fn code_table(&self) -> Table {
-        let numbers = self.numbers(&["SELF", "TOTAL"]);
-        let words: &[_] = match self.by_what {
-            By::Line => &[("FUNCTION", Align::Left), ("FILE:LINE", Align::Left)],
-            By::Image => &[("IMAGE", Align::Left)],
-            By::Address => &[
-                ("IMAGE", Align::Left),
-                ("ADDRESS", Align::Right),
-                ("FUNCTION", Align::Left),
-                ("FILE:LINE", Align::Left),
-            ],
-            _ => &[("IMAGE", Align::Left), ("FUNCTION", Align::Left)],
-        };
-        let mut table = Table::new(0, &[&numbers[..], words].concat());
+    /// Makes a table of shares, figures, hosts if there are several, and the columns of each key.
+    fn table(&self) -> Table {
+        let shares: &[&str] = if finest(&self.keys).is_some() { &["SELF", "TOTAL"] } else { &["SHARE"] };
+        let numbers = shares.iter().copied().chain(self.is_time().then_some("TIME")).chain(["SAMPLES"]);
+        let has_hosts = self.rows.iter().any(|row| row.facts.host.is_some());
+        let names_hosts = has_hosts && !self.keys.contains(&By::Host);
+        let columns: Vec<Column> = numbers
+            .map(|head| (head, Align::Right))
+            .chain(names_hosts.then_some(("HOST", Align::Left)))
+            .chain(self.keys.iter().flat_map(|by| self.columns(*by)))
+            .collect();
+        let mut table = Table::of_names(0, &columns);
         for row in &self.rows {
-            let [own, total, image, name] = row.cells();
-            let mut cells: Vec<String> = [own, total].into_iter().chain(self.figures(row)).collect();
-            cells.extend(match self.by_what {
-                By::Line => vec![clip(&name, 48), row.place()],
-                By::Image => vec![name],
-                By::Address => {
-                    let (address, inside) = row.place.as_ref().map(|it| it.cells()).unwrap_or_default();
-                    vec![image, address, format!("{}{inside}", clip(&name, 48)), row.place()]
-                }
-                _ => vec![image, name],
+            let host = names_hosts.then(|| row.facts.host.clone().unwrap_or_default());
+            let values = self.keys.iter().zip(&row.values);
+            let cells = values.flat_map(|(by, value)| match &row.place {
+                Some(place) => address_cells(place, value),
+                None => self.cells(*by, value),
             });
-            table.row(cells);
+            let cells = self.figures(row).chain(host).chain(cells);
+            table.styled_row(Style::of_share(row.share(self.order())), cells.collect());
         }
         table
     }
 
-    fn task_table(&self, name: &'static str) -> Table {
-        let is_of_processes = matches!(self.by_what, By::Process | By::Waker);
-        let id = if is_of_processes { "PID" } else { "PID/TID" };
-        self.table(&[(id, Align::Right), (name, Align::Left)], |row| {
+    /// Returns the numbers of a row: shares, the time if weights are times, and the number of samples.
+    fn figures(&self, row: &Ranked) -> impl Iterator<Item = String> {
+        let [own, total, ..] = row.cells();
+        let total = finest(&self.keys).map(|_| total);
+        let (weight_of, samples) = match self.order() {
+            Sort::Own => (row.own, row.self_samples),
+            Sort::Total => (row.total, row.total_samples),
+        };
+        let time = self.is_time().then(|| weight(weight_of, &self.unit));
+        [own].into_iter().chain(total).chain(time).chain([count(samples)])
+    }
+
+    /// Returns the columns of a key.
+    fn columns(&self, by: By) -> Vec<Column> {
+        let is_alone = self.keys.len() == 1;
+        let (left, right) = (Align::Left, Align::Right);
+        match by {
+            By::Process => vec![("PID", right), (if is_alone { "NAME" } else { "PROCESS" }, left)],
+            By::Thread => vec![("PID/TID", right), (if is_alone { "NAME" } else { "THREAD" }, left)],
+            By::Waker => vec![("PID", right), ("WOKEN BY", left)],
+            By::WakerThread => vec![("PID/TID", right), ("WOKEN BY", left)],
+            By::Comm => vec![("COMM", left)],
+            By::Cpu => vec![("CPU", right)],
+            By::Cgroup => vec![("CGROUP", left)],
+            By::Host => vec![("HOST", left)],
+            By::Wait => vec![("WAIT", left)],
+            By::Image => vec![("IMAGE", left)],
+            By::Function | By::Inlined if self.keys.contains(&By::Image) => vec![("FUNCTION", left)],
+            By::Function | By::Inlined => vec![("IMAGE", left), ("FUNCTION", left)],
+            By::Address => vec![("IMAGE", left), ("ADDRESS", right), ("FUNCTION", left), ("FILE:LINE", left)],
+            By::Line if self.names_functions() => vec![("FILE:LINE", left)],
+            By::Line => vec![("FUNCTION", left), ("FILE:LINE", left)],
+        }
+    }
+
+    fn names_functions(&self) -> bool {
+        self.keys.contains(&By::Function) || self.keys.contains(&By::Inlined)
+    }
+
+    /// Returns the cells of a key's columns.
+    fn cells(&self, by: By, value: &Value) -> Vec<String> {
+        let name = value.name.clone();
+        let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
+        match by {
             // An interrupt has no number.
-            let tgid = row.tgid.map_or_else(String::new, |tgid| tgid.to_string());
-            let id = match row.tid.filter(|_| !is_of_processes) {
-                Some(tid) => format!("{tgid}/{tid}"),
-                None => tgid,
-            };
-            vec![id, row.name.clone()]
-        })
-    }
-
-    fn name_table(&self, name: &'static str) -> Table {
-        self.table(&[(name, Align::Left)], |row| vec![row.name.clone()])
-    }
-
-    /// Makes a table of shares, figures, hosts if there are several, and `words`.
-    fn table(&self, words: &[(&'static str, Align)], cells: impl Fn(&Ranked) -> Vec<String>) -> Table {
-        let names_hosts = self.by_what != By::Host && self.rows.iter().any(|row| row.host.is_some());
-        let host = names_hosts.then_some(("HOST", Align::Left));
-        let columns: Vec<_> =
-            self.numbers(&["SHARE"]).into_iter().chain(host).chain(words.to_vec()).collect();
-        let mut table = Table::new(0, &columns);
-        for row in &self.rows {
-            let host = names_hosts.then(|| row.host.clone().unwrap_or_default());
-            let share = [percent(row.self_share)].into_iter();
-            table.row(share.chain(self.figures(row)).chain(host).chain(cells(row)).collect());
+            By::Process | By::Waker => vec![number(value.facts.tgid), name],
+            By::Thread | By::WakerThread => {
+                let tgid = number(value.facts.tgid);
+                let id = match value.facts.tid {
+                    Some(tid) => format!("{tgid}/{tid}"),
+                    None => tgid,
+                };
+                vec![id, name]
+            }
+            By::Function | By::Inlined if self.keys.contains(&By::Image) => vec![name],
+            By::Function | By::Inlined => vec![image(value.image.as_deref()), name],
+            By::Line if self.names_functions() => vec![value.place()],
+            By::Line => vec![name, value.place()],
+            By::Image if self.keys.len() > 1 => vec![image(value.image.as_deref())],
+            By::Comm | By::Cpu | By::Cgroup | By::Host | By::Wait | By::Image | By::Address => vec![name],
         }
-        table
     }
+}
+
+/// Returns the cells of an address: image, address, function with the offset in it, line.
+fn address_cells(place: &AddressOf, value: &Value) -> Vec<String> {
+    let (address, inside) = place.cells();
+    vec![image(value.image.as_deref()), address, format!("{}{inside}", value.name), value.place()]
+}
+
+/// Returns the last part of an image's path.
+fn image(path: Option<&str>) -> String {
+    short(path.unwrap_or("-")).to_owned()
 }
 
 impl Ranked {
     /// Returns self, total, image and name as text.
     pub(in crate::views) fn cells(&self) -> [String; 4] {
-        let image = clip(short(self.image.as_deref().unwrap_or("-")), 24);
-        [percent(self.self_share), percent(self.total_share), image, self.name.clone()]
+        [percent(self.self_share), percent(self.total_share), image(self.image.as_deref()), self.name.clone()]
     }
+}
 
+impl Value {
     fn place(&self) -> String {
-        match (self.file.as_ref().and_then(Option::as_ref), self.line.flatten()) {
+        match (self.facts.file.as_ref().and_then(Option::as_ref), self.facts.line.flatten()) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => format!("{file}:?"),
             (None, _) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
         }
     }
-}
-
-/// Cuts a text to a number of characters.
-pub(in crate::views) fn clip(text: &str, len: usize) -> String {
-    if text.chars().count() <= len {
-        return text.to_owned();
-    }
-    text.chars().take(len.saturating_sub(1)).chain(['…']).collect()
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::{History, RecordingRow, Trend};
 use crate::base::term::chart::chart;
+use crate::base::term::fit::cut;
 use crate::base::term::path::quoted;
 use crate::base::term::quantity::{count, percent, things, utc};
 use crate::base::term::{Align, Page, Style, Table};
 use crate::profile::names::short;
-use crate::views::top::clip;
 
 /// The characters of a line.
 const WIDTH: usize = 48;
@@ -74,7 +74,8 @@ impl Trend {
                 percent(highest),
                 line(&shares, highest),
             ];
-            cells.extend(has_images.then(|| clip(short(row.image.as_deref().unwrap_or("-")), 20)));
+            cells
+                .extend(has_images.then(|| cut(short(row.image.as_deref().unwrap_or("-")), 20).into_owned()));
             cells.push(row.name.clone());
             table.row(cells);
         }
@@ -126,10 +127,10 @@ impl Trend {
 impl History {
     /// Returns its name, and the image if that is something else.
     fn called(&self) -> String {
-        let name = clip(&self.name, 60);
+        let name = cut(&self.name, 60);
         match self.image.as_deref().map(short) {
             Some(image) if image != short(&self.name) => format!("{name} ({image})"),
-            _ => name,
+            _ => name.into_owned(),
         }
     }
 }
