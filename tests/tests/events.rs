@@ -186,8 +186,7 @@ fn only_samples_of_the_clock_are_compared_with_the_account() {
 #[test]
 fn an_event_that_no_session_has_is_an_error_that_lists_all() {
     let dir = made(&["cpu-clock", "kmem"]);
-    let error =
-        "error: cannot find samples of the event `cpu`: `x.icecore` has cpu-clock (ns), kmem (bytes)\n";
+    let error = "error: cannot find samples of the event `cpu`: `x.icecore` has cpu-clock (ns), kmem (bytes); did you mean `cpu-clock`?\n";
     for line in [
         "top DIR/x.icecore --event cpu",
         "folded DIR/x.icecore --event cpu-clock,cpu",

@@ -262,13 +262,13 @@ fn names_of_threads_may_be_lists_and_have_wildcards() {
     says("--comm ap?", "");
     says(
         "--comm app,nobody",
-        "no thread or process is called `nobody`: the recording has app, app-idle, server",
+        "no sample is of a thread or process called `nobody`: all are of app, server, app-idle",
     );
-    says("--pid 8", "no process has the number 8: the recording has 0, 7, 9");
-    says("--tid 10", "no thread has the number 10: the recording has 0, 7, 8, 9");
-    says("--cgroup x", "no cgroup is called `x`: the recording has none");
+    says("--pid 8", "no sample is of a process with the number `8`: all are of 7 (app), 9 (server)");
+    says("--tid 10", "no sample is of a thread with the number `10`: all are of");
+    says("--cgroup x", "no sample is of a cgroup called `x`: there is none");
     let (code, err) = told(dir.path(), &format!("top {FILE} --comm app,server --pid 7 --tid 7"));
-    assert!(code == 0 && !err.contains("the recording has"), "{err}");
+    assert!(code == 0 && !err.contains("no sample"), "{err}");
 }
 
 #[test]

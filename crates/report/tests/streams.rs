@@ -82,3 +82,38 @@ fn a_missing_folder_for_temporary_files_is_named() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("`/no/such/folder`") && said.contains("set TMPDIR"), "{said}");
 }
+
+#[test]
+fn without_a_file_the_newest_recording_of_the_folder_is_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |args: &[&str]| {
+        let mut report = Command::new(env!("CARGO_BIN_EXE_icecore-report"));
+        let out = report.args(args).current_dir(&dir).stdin(Stdio::null()).output().expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let none =
+        "there is no *.icecore in this folder; name a recording, or make one with `icecore-record -- CMD`";
+    for args in [&[][..], &["top"], &["info"], &["--comm", "x"]] {
+        let (code, _, said) = run(args);
+        assert!(code == Some(2) && said.contains(none), "{args:?}: {said}");
+    }
+    for name in ["old.icecore", "new.icecore"] {
+        std::fs::write(dir.path().join(name), empty()).expect("written");
+    }
+    let old = File::options().write(true).open(dir.path().join("old.icecore")).expect("just written");
+    old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(60)).expect("ours");
+    let note = "no file was named: this is new.icecore, the newest recording here\n";
+    for args in [&[][..], &["top"], &["info"], &["depth", "--json"]] {
+        let (code, _, said) = run(args);
+        assert_eq!((code, said.as_str()), (Some(0), note), "{args:?}");
+    }
+    assert_eq!(run(&["top", "--quiet"]).2, "");
+    let (_, page, _) = run(&["--comm", "x"]);
+    assert!(page.contains("new.icecore") && page.contains("comm x"), "{page}");
+    // What writes or checks a recording is not guessed.
+    for args in [&["verify"][..], &["cut", "-o", "x"], &["pack", "-o", "x"], &["repair", "-o", "x"]] {
+        let (code, _, said) = run(args);
+        assert!(code == Some(2) && said.contains("<FILE>"), "{args:?}: {said}");
+    }
+}

@@ -7,9 +7,11 @@
 //! | `shorten` | shortens texts that are too long to be shown |
 //! | [`term`] | text for people: pages, tables, quantities, progress |
 //! | `meant` | words of other profilers |
+//! | `near` | what misspelt words may be meant for |
 
 pub(crate) mod map;
 pub(crate) mod meant;
+pub(crate) mod near;
 pub(crate) mod output;
 pub(crate) mod shorten;
 pub mod term;

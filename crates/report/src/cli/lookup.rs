@@ -20,7 +20,7 @@ pub(super) const LOOKUP: [&str; 8] = [
 ];
 
 /// Where images and debug files are found.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Names")]
 pub struct Lookup {
     /// Look for images and debug files anywhere below this directory, by build-id; may be repeated

@@ -12,21 +12,19 @@ use crate::recording::events::EventChoice;
 use crate::recording::filter::{Cpus, Filter, Moment, Sides};
 
 /// The recording, and which samples of it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Filters")]
-// Only a group shows whether there is a source, and arguments in another struct are in none.
-#[group(arg = "file")]
 pub struct Source {
-    /// The recording; `-`: stdin
+    /// The recording; `-`: stdin [default: the newest *.icecore in this folder]
     #[arg(help_heading = "Arguments")]
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
     /// Which samples of it.
     #[command(flatten)]
     pub select: Select,
 }
 
 /// Which samples and frames, and where their names are found.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Select {
     /// Where images and debug files are found.
@@ -50,6 +48,9 @@ pub struct Select {
     /// Take matching functions out of the stacks
     #[arg(long, value_name = "REGEX")]
     pub hide: Option<Regex>,
+    /// Let upper and lower case be the same in --focus, --ignore and --hide
+    #[arg(short, long)]
+    pub ignore_case: bool,
 }
 
 /// Which samples, by what needs no stack.
@@ -146,13 +147,36 @@ impl Select {
             .chain(pattern("focus", &self.focus))
             .chain(pattern("ignore", &self.ignore))
             .chain(pattern("hide", &self.hide));
-        let flags = [(self.user, " --user"), (self.kernel, " --kernel")];
+        let ignores_case = self.ignore_case && self.has_patterns();
+        let flags = [(ignores_case, " --ignore-case"), (self.user, " --user"), (self.kernel, " --kernel")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
     }
 
     /// Returns the filters that need names.
-    pub fn patterns(&self) -> Patterns {
-        Patterns { focus: self.focus.clone(), ignore: self.ignore.clone(), hide: self.hide.clone() }
+    ///
+    /// # Errors
+    /// If a pattern becomes too large by `--ignore-case`.
+    pub fn patterns(&self) -> Result<Patterns, regex::Error> {
+        let cased = |pattern: &Option<Regex>| match pattern {
+            Some(pattern) if self.ignore_case => Regex::new(&format!("(?i){pattern}")).map(Some),
+            pattern => Ok(pattern.clone()),
+        };
+        Ok(Patterns { focus: cased(&self.focus)?, ignore: cased(&self.ignore)?, hide: cased(&self.hide)? })
+    }
+
+    /// Returns true if nothing was typed.
+    pub fn is_default(&self) -> bool {
+        let Which { from, to, .. } = &self.which;
+        self.lookup == Lookup::default()
+            && self.words().is_empty()
+            && from.is_none()
+            && to.is_none()
+            && !self.ignore_case
+    }
+
+    /// Returns true if there are filters that need names.
+    pub fn has_patterns(&self) -> bool {
+        [&self.focus, &self.ignore, &self.hide].into_iter().any(Option::is_some)
     }
 }

@@ -89,7 +89,7 @@ impl Filter {
         let after_ns = sample.time_ns.saturating_sub(start_ns);
         self.from.is_none_or(|from| after_ns >= from.ns && sample.time_ns >= start_ns)
             && self.to.is_none_or(|to| after_ns < to.ns)
-            && (self.cpus.is_empty() || self.cpus.iter().any(|c| (c.first..=c.last).contains(&sample.cpu)))
+            && (self.cpus.is_empty() || self.cpus.iter().any(|cpus| cpus.has(sample.cpu)))
     }
 
     /// Tells whether a block may hold a wanted sample, by its times and processes.
@@ -130,6 +130,13 @@ impl Filter {
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+impl Cpus {
+    /// Returns true if a CPU is among these.
+    pub fn has(self, cpu: u16) -> bool {
+        (self.first..=self.last).contains(&cpu)
     }
 }
 

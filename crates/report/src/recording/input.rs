@@ -2,6 +2,7 @@
 
 mod spool;
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
@@ -9,11 +10,14 @@ use std::path::{Path, PathBuf};
 
 use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
+use icecore_format::records::EventV1;
 
 use crate::base::meant::of_others;
-use crate::recording::events::{EventChoice, listed};
+use crate::base::near::nearest;
+use crate::recording::events::{EVENTS, EventChoice, listed};
 use crate::recording::filter::{Filter, Moment};
 use crate::recording::load::outline::outline;
+use crate::recording::load::{Tables, samples};
 use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
@@ -205,8 +209,22 @@ pub fn check_events(path: &Path, recording: &Recording, filter: &Filter) -> Resu
     let tables = outline(recording);
     let events = tables.parts.events();
     let Some(name) = filter.events.unknown(events) else { return Ok(()) };
-    let has = if events.is_empty() { "no events".to_owned() } else { listed(events) };
-    Err(NoEvent { name: name.to_owned(), path: path.to_owned(), has })
+    let samples = samples_of_events(recording, &tables);
+    let mut by_samples: Vec<(u64, &EventV1)> = samples.into_iter().zip(events).collect();
+    by_samples.sort_by_key(|(samples, _)| Reverse(*samples));
+    let by_samples = by_samples.iter().map(|(_, event)| *event);
+    let has = if events.is_empty() { "no events".to_owned() } else { listed(by_samples.clone()) };
+    let near = nearest(name, by_samples.map(|event| &*event.name));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(NoEvent { name: name.to_owned(), path: path.to_owned(), has: format!("{has}{near}") })
+}
+
+/// Counts the samples of each event, by its position; those in damaged blocks cannot be counted.
+fn samples_of_events(recording: &Recording, tables: &Tables) -> [u64; EVENTS] {
+    let mut counts = [0; EVENTS];
+    let blocks = tables.sample_blocks.iter().flat_map(|entry| samples(recording, tables, entry));
+    blocks.flatten().for_each(|sample| counts[usize::from(sample.event)] += 1);
+    counts
 }
 
 /// Refuses a view of waits if the recording has none.

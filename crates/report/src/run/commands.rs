@@ -10,7 +10,7 @@ use crate::views::{self, Typed};
 #[derive(Debug, Parser)]
 #[command(name = "icecore-report", version, subcommand_negates_reqs = true, after_help = EXAMPLES)]
 #[command(
-    override_usage = "icecore-report [OPTIONS] <FILE>\n       icecore-report <COMMAND> [OPTIONS] <FILE>"
+    override_usage = "icecore-report [OPTIONS] [FILE]\n       icecore-report <COMMAND> [OPTIONS] [FILE]"
 )]
 pub(super) struct Cli {
     /// Options of every command.
@@ -19,14 +19,15 @@ pub(super) struct Cli {
     /// The view.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// A recording without a command: its summary.
+    /// Without a command: the recording whose summary is shown.
     #[command(flatten)]
-    pub source: Option<Source>,
+    pub source: Source,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   icecore-report demo.icecore                             the first screen: what, how good, where
+  icecore-report                                          the same of the newest recording in this folder
   icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
   icecore-report tree demo.icecore --callers --focus memcpy
   icecore-report flame demo.icecore -o demo.svg           a flame graph for the browser

@@ -23,6 +23,7 @@ use crate::recording::input;
 use crate::recording::spans::Slicing;
 use crate::stacks::hits::Apart;
 use crate::views::diff;
+use crate::views::unmatched::unmatched;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
 
@@ -105,7 +106,7 @@ fn compared<T>(
         .iter()
         .zip(&recordings)
         .map(|(piece, recording)| load(piece, recording, options, &search))
-        .collect();
+        .collect::<anyhow::Result<_>>()?;
     let mut reports: Vec<Report<'_>> = Vec::new();
     for loaded in &loaded {
         let progress = streams.progress && !global.quiet;
@@ -172,14 +173,19 @@ fn filter(piece: &Operand, options: &Diff) -> Filter {
     }
 }
 
-fn load<'a>(piece: &'a Operand, recording: &'a Recording, options: &Diff, search: &'a Search) -> Loaded<'a> {
+fn load<'a>(
+    piece: &'a Operand,
+    recording: &'a Recording,
+    options: &Diff,
+    search: &'a Search,
+) -> anyhow::Result<Loaded<'a>> {
     let filter = filter(piece, options);
     let apart = Apart {
         threads: options.by == DiffBy::Thread,
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    Loaded::new(&piece.path, recording, filter, options.select.patterns(), search, apart)
+    Ok(Loaded::new(&piece.path, recording, filter, options.select.patterns()?, search, apart))
 }
 
 fn name<'a>(
@@ -195,6 +201,7 @@ fn name<'a>(
     let warnings = trouble.into_iter().chain(quality::warning(&report));
     let mut screen = screen(global, streams);
     screen.warn(warnings.chain(report.profile.names.remark()));
+    screen.warn(unmatched(&report, &located));
     screen.remark(lookup::remarks(search, servers, &fetched));
     report
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 
+use super::newest::named_or_newest;
 use super::{Streams, emit, lookup, screen};
 use crate::cli::{self, Global};
 use crate::recording::input;
@@ -11,8 +12,9 @@ use crate::{edit, views};
 
 /// Says what is in a file.
 pub(super) fn info(options: &cli::Info, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let recording = input::open_by_index(&options.file)?;
-    let info = views::info::Info::new(&options.file, &recording, &outline(&recording));
+    let file = named_or_newest(options.file.as_deref(), global, streams)?;
+    let recording = input::open_by_index(&file)?;
+    let info = views::info::Info::new(&file, &recording, &outline(&recording));
     let info = if options.sizes { info.with_sizes(&recording)? } else { info };
     let info = if options.symbol_source {
         let servers = lookup::servers(&options.lookup)?;

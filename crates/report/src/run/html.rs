@@ -88,13 +88,14 @@ pub(super) fn content(
     for (part, recording) in parts.iter().zip(&recordings) {
         input::check_events(part.path, recording, &part.filter)?;
     }
+    let patterns = select.patterns()?;
     let load = |everything: bool, apart: Apart| -> Vec<Loaded<'_>> {
         let loaded = parts.iter().zip(&recordings).map(|(part, recording)| {
             let mut filter = part.filter.clone();
             if everything && filter.events == EventChoice::Usual {
                 filter.events = EventChoice::All;
             }
-            Loaded::new(part.path, recording, filter, select.patterns(), &search, apart)
+            Loaded::new(part.path, recording, filter, patterns.clone(), &search, apart)
         });
         loaded.collect()
     };
@@ -111,10 +112,10 @@ pub(super) fn content(
     let reports: Vec<Report<'_>> = reports.collect();
     let (of_all, of_usual) = reports.split_at(all.len());
     let mut screen = screen(global, streams);
-    for ((report, named), loaded) in of_usual.iter().zip(&named).zip(&all) {
+    for (report, named) in of_usual.iter().zip(&named) {
         screen.warn(named.trouble.iter().cloned().chain(quality::warning(report)));
         screen.warn(report.profile.names.remark());
-        screen.warn(unmatched(loaded));
+        screen.warn(report.located.into_iter().flat_map(|located| unmatched(report, located)));
         screen.remark(lookup::remarks(&search, servers.as_ref(), &named.fetched));
     }
     let sides = of_all.iter().zip(of_usual).map(|(report, usual)| PageSide { report, usual });

@@ -5,6 +5,7 @@ mod diff;
 mod file;
 mod html;
 mod lookup;
+mod newest;
 mod samples;
 mod trend;
 mod usage;
@@ -18,7 +19,7 @@ use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
 use crate::base::term::Page;
-use crate::cli::{Global, When};
+use crate::cli::{Global, Source, When};
 use crate::profile::cache::Cache;
 use crate::recording::load::clean;
 use crate::views::{self, Screen, Typed};
@@ -122,15 +123,22 @@ fn in_pool(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
 /// Runs a command; returns the exit code.
 fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let command = match (cli.command, cli.source) {
-        (Some(_), Some(source)) => {
+        (Some(_), Source { file: Some(file), .. }) => {
             return Err(anyhow!(
                 "cannot tell the command from the file `{}`: write options and file after the command",
-                source.file.display()
+                file.display()
             ));
         }
-        (Some(command), None) => command,
-        (None, Some(source)) => Command::Summary(Typed { view: views::summary::Args, source }),
-        (None, None) => return Err(anyhow!("cannot report on nothing: name a recording, or try --help")),
+        (Some(_), Source { select, .. }) if !select.is_default() => {
+            return Err(anyhow!("cannot select samples before a command: write options and file after it"));
+        }
+        (Some(command), _) => command,
+        (None, source) => {
+            if let Some(meant) = source.file.as_deref().and_then(usage::lone_command) {
+                return Err(anyhow!("{meant}"));
+            }
+            Command::Summary(Typed { view: views::summary::Args, source })
+        }
     };
     command.execute(&cli.global, streams)
 }

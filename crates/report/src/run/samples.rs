@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::newest::named_or_newest;
 use super::{Streams, lookup, screen};
 use crate::analysis::quality;
 use crate::cli::Global;
@@ -19,20 +20,21 @@ pub(super) fn show<V: View + Args>(
 ) -> anyhow::Result<u8> {
     let select = &source.select;
     view.check(&screen(global, streams))?;
+    let file = &named_or_newest(source.file.as_deref(), global, streams)?;
     input::check(&select.filter())?;
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
-    let recording = open(&source.file)?;
-    input::check_events(&source.file, &recording, &select.filter())?;
+    let recording = open(file)?;
+    input::check_events(file, &recording, &select.filter())?;
     let width = streams.width.unwrap_or(WIDTH);
     let Needs { apart, tells_quality, is_no_page, lists_samples, events: wanted } = view.needs(select, width);
     let mut filter = select.filter();
     if let Some(wanted) = wanted.filter(|_| filter.events == EventChoice::Usual) {
         filter.events = wanted;
-        input::check_waits(&source.file, &recording, &filter.events)?;
+        input::check_waits(file, &recording, &filter.events)?;
     }
-    let loaded = Loaded::new(&source.file, &recording, filter, select.patterns(), &search, apart);
+    let loaded = Loaded::new(file, &recording, filter, select.patterns()?, &search, apart);
     let progress = streams.progress && !global.quiet;
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
     let report = Report { located: Some(&located), ..loaded.report(&located, names) };
@@ -43,7 +45,7 @@ pub(super) fn show<V: View + Args>(
         let mixed = if lists_samples { None } else { events::mixed(&report) };
         screen.warn(events::unshown(&report).into_iter().chain(mixed));
     }
-    screen.warn(unmatched(&loaded));
+    screen.warn(unmatched(&report, &located));
     if loaded.lacks_wakers() {
         screen.warn(["the recording has no stacks of those who ended waits: record them with --wakers"]);
     }

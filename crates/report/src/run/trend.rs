@@ -80,8 +80,8 @@ fn recorded(
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    let loaded =
-        Loaded::new(path, &recording, options.select.filter(), options.select.patterns(), search, apart);
+    let (filter, patterns) = (options.select.filter(), options.select.patterns()?);
+    let loaded = Loaded::new(path, &recording, filter, patterns, search, apart);
     let named = loaded.name(search, servers, false);
     let report = loaded.report(&named.located, named.names);
     if report.profile.whole().weight == 0 {

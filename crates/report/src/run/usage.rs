@@ -1,12 +1,14 @@
 //! What is said about a command line that makes no sense.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::commands::Cli;
 use crate::base::meant::of_others;
+use crate::base::near::nearest;
 use crate::cli::When;
 use crate::recording::load::clean;
 
@@ -45,31 +47,28 @@ fn unknown_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
     let is_flag = |arg: &&OsString| ["--json", "--quiet", "-q"].iter().any(|flag| arg.as_os_str() == *flag);
     let word = args.iter().skip(1).find(|arg| !is_flag(arg))?;
     let word = word.to_str().filter(|word| !word.starts_with('-') && !word.contains(['/', '.']))?;
-    let commands = Cli::command();
-    let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
-    if names.contains(&word) {
+    if Cli::command().get_subcommands().any(|command| command.get_name() == word) {
         return None;
     }
     if let Some(meant) = of_others(word) {
         return Some(format!("error: there is no command `{word}`: {meant}\n"));
     }
-    let meant = names.iter().find(|name| distance(word, name) <= 2);
-    let meant = meant.map_or_else(|| "see --help".to_owned(), |name| format!("did you mean `{name}`?"));
+    let meant = meant(word).unwrap_or_else(|| "see --help".to_owned());
     Some(format!("error: there is no command `{}`: {meant}\n", clean(word.as_bytes())))
 }
 
-/// Counts the letters to insert, delete or replace until two words are equal (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[row.len() - 1]
+/// Asks whether a word is meant for a command; `None` if it is like none.
+fn meant(word: &str) -> Option<String> {
+    let commands = Cli::command();
+    let near = nearest(word, commands.get_subcommands().map(clap::Command::get_name))?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+/// Returns what a file that does not exist may be meant for: a command, given alone.
+pub(super) fn lone_command(file: &Path) -> Option<String> {
+    let word = file.to_str().filter(|word| !word.contains(['/', '.']) && !file.exists())?;
+    let meant = meant(word).filter(|_| of_others(word).is_none())?;
+    Some(format!("there is no file and no command `{word}`: {meant}"))
 }
 
 #[cfg(test)]
@@ -94,11 +93,33 @@ mod tests {
             said(&["frobnicate", "x"], false),
             "error: there is no command `frobnicate`: see --help\n"
         );
+        for (word, command) in
+            [("flme", "flame"), ("Tree", "tree"), ("healt", "health"), ("sumary", "summary")]
+        {
+            let text = said(&[word, "x"], false);
+            assert!(text.ends_with(&format!("did you mean `{command}`?\n")), "{text}");
+            let alone = lone_command(Path::new(word)).expect("it is like a command");
+            assert!(alone.contains(&format!("`{word}`: did you mean `{command}`?")), "{alone}");
+        }
+        assert_eq!(lone_command(Path::new("recording")), None);
+        assert_eq!(lone_command(Path::new("flme.icecore")), None);
         assert!(said(&["flamegraph", "x"], false).ends_with("use `flame`\n"));
         assert!(said(&["report", "x"], false).contains("icecore-report FILE"));
         for line in [&["x.icecore", "y.icecore"][..], &["top", "x", "y"], &["top", "x", "--frob"]] {
             assert!(said(line, false).contains("unexpected argument"), "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_option_is_told_from_its_like() {
+        for (option, like) in
+            [("--focsu", "--focus"), ("--perent-limit", "--percent-limit"), ("--wdie", "--wide")]
+        {
+            let text = said(&["tree", "x", option, "1"], false);
+            assert!(text.contains(&format!("'{like}'")), "{text}");
+        }
+        let text = said(&["top", "x", "--by", "functoin"], false);
+        assert!(text.contains("'function'"), "{text}");
     }
 
     #[test]
@@ -110,14 +131,6 @@ mod tests {
             (&["top", "--frob"], false, false),
         ] {
             assert_eq!(said(line, color).contains('\x1b'), expected, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn distances_count_letters() {
-        for (a, b, letters) in [("topp", "top", 1), ("tpo", "top", 2), ("", "top", 3), ("flame", "flame", 0)]
-        {
-            assert_eq!((distance(a, b), distance(b, a)), (letters, letters), "{a} {b}");
         }
     }
 }

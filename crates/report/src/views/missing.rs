@@ -27,7 +27,7 @@ use count::{Lack, Lacks, count};
 
 /// The arguments of `missing`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report missing [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report missing [OPTIONS] [FILE]")]
 #[command(after_help = "\
 Examples:
   icecore-report missing demo.icecore

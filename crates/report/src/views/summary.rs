@@ -29,7 +29,7 @@ use sessions::{alike, labels, notes};
 
 /// The arguments of `summary`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report summary [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report summary [OPTIONS] [FILE]")]
 #[command(after_help = "\
 Examples:
   icecore-report summary demo.icecore

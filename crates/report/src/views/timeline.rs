@@ -22,7 +22,7 @@ use lines::{Line, RowSeries};
 
 /// The arguments of `timeline`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report timeline [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report timeline [OPTIONS] [FILE]")]
 #[command(after_help = "\
 Examples:
   icecore-report timeline demo.icecore
@@ -66,7 +66,7 @@ impl View for Args {
                 slices: Some(slicing(self, width)),
                 spreads_waits: true,
                 // A heat map shows no functions, and a second of it has more slices than the whole of other views.
-                no_stacks: self.heatmap && select.patterns().are_none(),
+                no_stacks: self.heatmap && !select.has_patterns(),
                 ..Apart::default()
             },
             tells_quality: self.heatmap,

@@ -1,61 +1,199 @@
-//! Says which filters match nothing in the recording, and what they could match.
+//! Says which filters match no sample of the recording, and what they could match.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
 
+use icecore_format::index::Entry;
 use icecore_text::glob::is_like;
+use regex::Regex;
 
-use crate::profile::pipeline::Loaded;
+use crate::base::map::Map;
+use crate::base::near::nearest;
+use crate::base::term::fit::cut;
+use crate::base::term::quantity::{count, things};
+use crate::profile::pipeline::{Loaded, Report};
+use crate::recording::cgroups::is_below;
+use crate::recording::events::ChosenEvents;
+use crate::recording::filter::Filter;
+use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
+use crate::stacks::locate::Located;
+use crate::stacks::waits::WaitGroups;
 
-/// The most names that are listed.
-const NAMED: usize = 16;
+/// The most values that are listed.
+const LISTED: usize = 6;
+/// The most columns of a value in the list.
+const LONGEST: usize = 40;
 
-/// Describes each filter value that nothing in the recording has.
-pub(crate) fn unmatched(loaded: &Loaded<'_>) -> Vec<String> {
-    let (filter, tables) = (&loaded.filter, &loaded.tables);
-    let parts = &tables.parts;
+/// Describes each value of a filter that no sample of the whole recording has.
+pub(crate) fn unmatched(report: &Report<'_>, located: &Located) -> Vec<String> {
+    let filter = &report.loaded.filter;
+    let Filter { comms, pids, tids, hosts, cgroups, cpus, .. } = filter;
+    let is_by_sample =
+        [comms, hosts, cgroups].iter().any(|list| !list.is_empty()) || !(pids.is_empty() && tids.is_empty());
     let mut said = Vec::new();
-    if !filter.comms.is_empty() {
-        let tasks = tables.tasks.iter().map(|(_, task)| task.comm);
-        let comms = tasks.chain(tables.lifecycle.iter().map(|row| row.comm));
-        let comms: BTreeSet<u32> = comms.filter(|comm| *comm != 0).collect();
-        let names: BTreeSet<&str> = comms.into_iter().map(|comm| tables.text(comm)).collect();
-        let is_there = |wanted: &str| names.iter().any(|name| is_like(wanted, name));
-        let missing = filter.comms.iter().filter(|wanted| !is_there(wanted));
-        said.extend(
-            missing.map(|name| format!("no thread or process is called `{name}`: {}", among(&names))),
-        );
+    if is_by_sample || !cpus.is_empty() {
+        let all = All::new(report.loaded);
+        said.extend(all.unmatched("of a thread or process called", comms, All::comms, is_like));
+        said.extend(all.unmatched("of a process with the number", &texts(pids), All::pids, is_number));
+        said.extend(all.unmatched("of a thread with the number", &texts(tids), All::tids, is_number));
+        said.extend(all.unmatched("of a host called", hosts, All::hosts, |wanted, host| wanted == host));
+        let is_in = |wanted: &str, path: &str| is_below(path, &[wanted.to_owned()]);
+        said.extend(all.unmatched("of a cgroup called", cgroups, All::cgroups, is_in));
+        for wanted in cpus {
+            let is_of = |_: &str, cpu: &str| cpu.parse().is_ok_and(|cpu| wanted.has(cpu));
+            said.extend(all.unmatched("of the CPU", &[wanted.to_string()], All::cpus, is_of));
+        }
     }
-    if !filter.hosts.is_empty() {
-        let names: BTreeSet<&str> = parts.hosts().iter().map(String::as_str).collect();
-        let missing = filter.hosts.iter().filter(|wanted| !names.contains(wanted.as_str()));
-        said.extend(missing.map(|name| format!("no host is called `{name}`: {}", among(&names))));
-    }
-    if !filter.cgroups.is_empty() {
-        let names: BTreeSet<&str> = loaded.cgroups.paths().collect();
-        let missing = filter.cgroups.iter().filter(|wanted| !loaded.cgroups.are_below(wanted));
-        said.extend(missing.map(|name| format!("no cgroup is called `{name}`: {}", among(&names))));
-    }
-    for (wanted, what, of) in [
-        (&filter.pids, "process", tables.tasks.iter().map(|(_, task)| task.tgid).collect::<BTreeSet<u32>>()),
-        (&filter.tids, "thread", tables.tasks.iter().map(|(_, task)| task.tid).collect()),
-    ] {
-        let numbers: BTreeSet<u32> = if wanted.is_empty() {
-            BTreeSet::new()
-        } else {
-            of.into_iter().map(|id| parts.pid(id)).collect()
-        };
-        let missing = wanted.iter().filter(|wanted| !numbers.contains(wanted));
-        said.extend(missing.map(|number| format!("no {what} has the number {number}: {}", among(&numbers))));
-    }
+    said.extend(report.loaded.patterns.focus.as_ref().and_then(|focus| out_of_focus(report, located, focus)));
     said
 }
 
-/// Lists what there is.
-fn among(all: &BTreeSet<impl ToString>) -> String {
-    let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
-    match all.len().saturating_sub(NAMED) {
-        0 if named.is_empty() => "the recording has none".to_owned(),
-        0 => format!("the recording has {}", named.join(", ")),
-        more => format!("the recording has {} and {more} more", named.join(", ")),
+/// All samples of a recording, counted by what filters select.
+struct All<'a> {
+    loaded: &'a Loaded<'a>,
+    hits: Hits,
+}
+
+impl<'a> All<'a> {
+    fn new(loaded: &'a Loaded<'a>) -> Self {
+        let (filter, events) = (Filter::default(), ChosenEvents::default());
+        let selection = Selection { filter: &filter, events: &events, ..loaded.selection() };
+        let apart = Apart { threads: true, cpus: true, no_stacks: true, ..Apart::default() };
+        let samples = |entry: &Entry| loaded.repaired.samples(loaded.recording, &loaded.tables, entry);
+        Self { loaded, hits: hits::count(selection, apart, &WaitGroups::default(), samples) }
+    }
+
+    /// Describes each wanted value that no sample has. `values` lists those of samples, `is` compares a wanted one with such a value.
+    fn unmatched(
+        &self,
+        what: &str,
+        wanted: &[String],
+        values: impl Fn(&Self, &Key) -> Vec<String>,
+        is: impl Fn(&str, &str) -> bool,
+    ) -> Vec<String> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let mut samples: Map<String, u64> = Map::default();
+        for hit in &self.hits.rows {
+            for value in values(self, &hit.key) {
+                *samples.entry(value).or_default() += hit.samples;
+            }
+        }
+        let known = by_samples(samples);
+        let missing = wanted.iter().filter(|wanted| !known.iter().any(|value| is(wanted, value)));
+        missing.map(|wanted| format!("no sample is {what} `{wanted}`{}", instead(wanted, &known))).collect()
+    }
+
+    /// Returns the names of the thread and of its process.
+    fn comms(&self, key: &Key) -> Vec<String> {
+        let task = self.loaded.tables.task(key.task);
+        let thread = self.loaded.tables.text(task.comm);
+        let process = self.loaded.selection().process_name(&task, key.space).to_owned();
+        if process == thread { vec![process] } else { vec![process, thread.to_owned()] }
+    }
+
+    fn pids(&self, key: &Key) -> Vec<String> {
+        let task = self.loaded.tables.task(key.task);
+        let name = self.loaded.selection().process_name(&task, key.space).to_owned();
+        vec![format!("{} ({name})", self.loaded.tables.parts.pid(task.tgid))]
+    }
+
+    fn tids(&self, key: &Key) -> Vec<String> {
+        let tables = &self.loaded.tables;
+        let task = tables.task(key.task);
+        vec![format!("{} ({})", tables.parts.pid(task.tid), tables.text(task.comm))]
+    }
+
+    fn hosts(&self, key: &Key) -> Vec<String> {
+        let parts = &self.loaded.tables.parts;
+        vec![parts.part(parts.of_task(key.task)).session.host.clone()]
+    }
+
+    fn cgroups(&self, key: &Key) -> Vec<String> {
+        self.loaded.cgroups.path(key.cgroup).map(str::to_owned).into_iter().collect()
+    }
+
+    fn cpus(&self, key: &Key) -> Vec<String> {
+        vec![key.cpu.to_string()]
+    }
+}
+
+/// Says that no function matches `--focus`, and what would; `None` if one does.
+fn out_of_focus(report: &Report<'_>, located: &Located, focus: &Regex) -> Option<String> {
+    let names = &report.profile.names;
+    if names.functions.iter().any(|function| focus.is_match(&function.name)) {
+        return None;
+    }
+    let mut samples: Map<String, u64> = Map::default();
+    for (hit, leaf) in report.loaded.hits.rows.iter().zip(&located.leaves) {
+        let place = located.spots.get(*leaf as usize).filter(|_| *leaf != 0).map(|spot| spot.place);
+        let frame = place.and_then(|place| names.of_places.of(place as usize).first().copied());
+        if let Some(frame) = frame {
+            *samples.entry(names.function(frame).name.to_string()).or_default() += hit.samples;
+        }
+    }
+    let known = by_samples(samples);
+    let without_case = Regex::new(&format!("(?i){focus}")).ok();
+    let others =
+        without_case.map_or(0, |any| names.functions.iter().filter(|it| any.is_match(&it.name)).count());
+    let so = match others {
+        0 => instead(focus.as_str().trim_matches(['^', '$']), &known),
+        _ => format!(": {} would with --ignore-case", things(others as u64, "function")),
+    };
+    Some(format!("no function matches --focus `{focus}`{so}"))
+}
+
+/// Orders values by their samples, the most frequent first.
+fn by_samples(samples: Map<String, u64>) -> Vec<String> {
+    let mut known: Vec<(Reverse<u64>, String)> =
+        samples.into_iter().map(|(value, samples)| (Reverse(samples), value)).collect();
+    known.sort_unstable();
+    known.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Lists the most frequent values, and asks whether the nearest one was meant.
+fn instead(wanted: &str, known: &[String]) -> String {
+    let listed = known.iter().take(LISTED).map(|value| cut(value, LONGEST)).collect::<Vec<_>>().join(", ");
+    let there = match known.len().saturating_sub(LISTED) {
+        _ if known.is_empty() => return ": there is none".to_owned(),
+        0 => format!(": all are of {listed}"),
+        more => format!(": most are of {listed}, and {} more", count(more as u64)),
+    };
+    // Of numbers, none is meant for another one.
+    let is_number = wanted.chars().all(|c| c.is_ascii_digit() || c == '-');
+    match nearest(wanted, known.iter().map(String::as_str)).filter(|_| !is_number) {
+        Some(near) => format!("{there}; did you mean `{near}`?"),
+        None => there,
+    }
+}
+
+fn texts(numbers: &[u32]) -> Vec<String> {
+    numbers.iter().map(u32::to_string).collect()
+}
+
+/// Returns true if a value begins with this number.
+fn is_number(wanted: &str, value: &str) -> bool {
+    value.split(' ').next() == Some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_values_are_listed_and_the_nearest_is_suggested() {
+        let samples = ["ld", "make", "cc1", "as"].into_iter().zip([1, 9, 50, 9]);
+        let known = by_samples(samples.map(|(name, samples)| (name.to_owned(), samples)).collect());
+        assert_eq!(known, ["cc1", "as", "make", "ld"]);
+        assert_eq!(instead("mkae", &known), ": all are of cc1, as, make, ld; did you mean `make`?");
+        assert_eq!(instead("postgres", &known), ": all are of cc1, as, make, ld");
+        assert_eq!(instead("x", &[]), ": there is none");
+    }
+
+    #[test]
+    fn of_many_values_a_handful_is_listed_and_no_number_is_suggested() {
+        let known: Vec<String> = (1000..1010).map(|pid| pid.to_string()).collect();
+        let text = ": most are of 1000, 1001, 1002, 1003, 1004, 1005, and 4 more";
+        assert_eq!(instead("1010", &known), text);
     }
 }
