@@ -1,32 +1,33 @@
 //! `flame`: a flame graph as SVG, drawn by inferno.
 
+mod colors;
+mod draw;
 pub(crate) mod file;
 pub(crate) mod fit;
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 
-use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, PaletteMap};
-use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use serde::Serialize;
 
 use super::events::weight_of_stacks;
 use super::export::{Export, by_extension};
-use super::folded::{Labels, MergedStacks};
+use super::folded::{Labels, MergedStacks, Shape};
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
-use crate::base::shorten::{line, shorten};
+use crate::base::term::Style;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::{bytes, count, duration, things, utc};
 use crate::cli::{Select, Weight};
-use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::tree::Root;
 use crate::recording::load::clean;
+pub use colors::Colors;
+pub(crate) use draw::FONT_WIDTH;
+use draw::{Picture, draw, lines};
 
 /// The arguments of `flame`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report flame [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report flame [OPTIONS] [FILE]")]
 #[command(after_help = "\
 Examples:
   icecore-report flame demo.icecore                       writes demo.svg
@@ -34,9 +35,12 @@ Examples:
   icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
   icecore-report flame demo.icecore --event cpu-clock,off-cpu    wall time: what ran, and what waited
   icecore-report flame demo.icecore --event off-cpu --wakers     who waits for whom
+  icecore-report flame demo.icecore --inverted --icicle   from the hottest functions down to their callers
+  icecore-report flame demo.icecore --collapse            deep recursion as one frame
 
-User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey. Click zooms, \
-Ctrl-F searches.")]
+User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey; --colors safe makes them blue, \
+orange, yellow and grey, which differ in any color vision. Click zooms, Ctrl-F searches. The picture is at most 16,000 \
+pixels high, which browsers can draw: the middle of deeper stacks is left out, and the output says so.")]
 pub struct Args {
     /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]
     #[arg(short, long, value_name = "FILE")]
@@ -53,6 +57,27 @@ pub struct Args {
     /// Title of the graph
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Draw the roots at the top
+    #[arg(long)]
+    pub icicle: bool,
+    /// Begin at the leaves: above each function are its callers
+    #[arg(long, visible_alias = "reverse")]
+    pub inverted: bool,
+    /// Draw a function that calls itself directly once
+    #[arg(long)]
+    pub collapse: bool,
+    /// Color frames by side (user, kernel, inlined, unnamed), safe (the same in colors for any color vision) or image
+    #[arg(long, value_name = "WHAT", default_value = "side", hide_possible_values = true)]
+    pub colors: Colors,
+    /// Width of the picture in pixels [default: that of the window]
+    #[arg(long, value_name = "PX", value_parser = clap::value_parser!(u16).range(200..=32_000))]
+    pub width: Option<u16>,
+    /// Height of a frame in pixels
+    #[arg(long, value_name = "PX", default_value_t = 16, value_parser = clap::value_parser!(u16).range(6..=64))]
+    pub height: u16,
+    /// Draw at most this many frames of a stack [default: as many as fit into 16,000 pixels]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=16_384))]
+    pub max_depth: Option<u32>,
     /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
@@ -70,13 +95,6 @@ impl View for Args {
     }
 }
 
-/// Frames narrower than this many pixels of 1,200 are not drawn, in percent of the width.
-const MIN_WIDTH_PERCENT: f64 = 0.1 / 1200.0 * 100.0;
-
-/// The width of a character divided by its height: 0.60 in the usual monospace fonts, and more by the space before the shortest
-/// label, which has three characters. Labels must fit where no script measures them.
-pub(crate) const FONT_WIDTH: f64 = 0.69;
-
 /// The result of `flame`.
 #[derive(Debug, Serialize)]
 struct Written {
@@ -88,6 +106,12 @@ struct Written {
     total_weight: u64,
     unit: String,
     title: String,
+    /// Frames of the deepest stack that is drawn.
+    depth: u32,
+    /// Samples whose stacks are deeper: a part of their frames is left out.
+    cut_samples: u64,
+    /// Frames that are too narrow to be drawn, without those above them.
+    narrow_frames: u64,
 }
 
 /// A graph before it is drawn.
@@ -97,7 +121,15 @@ struct Graph<'a> {
     drawn: fit::Drawn,
     title: &'a str,
     weight: Weight,
+    options: &'a Args,
 }
+
+/// The highest picture, pixels: more is larger than the textures of most graphics cards, and than sixteen screens.
+const MOST_HEIGHT: u32 = 16_000;
+/// The pixels of a picture that are no frames of stacks: titles, buttons, the root.
+const MARGINS: u32 = 300;
+/// The width of a picture before a script fits it to the window, pixels.
+const USUAL_WIDTH: u16 = 1200;
 
 /// The formats of graphs. A file with an unknown extension gets the first one.
 fn exports<'a>() -> [&'a dyn Export<Graph<'a>>; 1] {
@@ -112,14 +144,24 @@ impl Export<Graph<'_>> for Svg {
     }
 
     fn bytes(&self, graph: &Graph<'_>) -> Result<Vec<u8>> {
-        let Graph { report, labels, drawn, title, weight } = graph;
-        let mut colors = colors(&report.profile.names, labels, drawn.name_bytes);
-        let lines = lines(&drawn.stacks, *weight);
-        let subtitle: Vec<&str> =
-            report.filtered.as_deref().into_iter().chain(drawn.left_out.as_deref()).collect();
-        let subtitle = (!subtitle.is_empty()).then(|| subtitle.join(" · "));
-        let unit = if *weight == Weight::Samples { "samples" } else { &report.profile.measure.unit };
-        draw(&lines, title, subtitle.as_deref(), unit, &mut colors)
+        let Graph { report, labels, drawn, title, weight, options } = graph;
+        let mut colors = colors::colors(&report.profile.names, labels, drawn.name_bytes, options.colors);
+        let shape = [
+            (options.inverted, "leaves first, then their callers"),
+            (options.collapse, "direct recursion drawn once"),
+        ];
+        let shape = shape.into_iter().filter_map(|(is_so, text)| is_so.then(|| text.to_owned()));
+        let subtitle: Vec<String> =
+            report.filtered.iter().cloned().chain(shape).chain(drawn.left_out.iter().cloned()).collect();
+        let picture = Picture {
+            title,
+            subtitle: (!subtitle.is_empty()).then(|| subtitle.join(" · ")),
+            unit: if *weight == Weight::Samples { "samples" } else { &report.profile.measure.unit },
+            width: options.width,
+            row_height: options.height,
+            grows_down: options.icicle,
+        };
+        draw(&lines(&drawn.stacks, *weight), &picture, &mut colors)
     }
 }
 
@@ -137,14 +179,28 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
     let labels = Labels::own(&report.profile.names, true);
-    let merged = MergedStacks::new(&report.profile, options.root, &labels);
-    let stacks = merged.len() as u64;
+    let shape = Shape {
+        collapse: options.collapse,
+        max_depth: options.max_depth.unwrap_or((MOST_HEIGHT - MARGINS) / u32::from(options.height)),
+        ..Shape::of(options.root)
+    };
+    let min_share = 0.1 / f64::from(options.width.unwrap_or(USUAL_WIDTH));
+    let merged = if options.inverted {
+        MergedStacks::from_leaves(&report.profile, &labels, shape, min_share)
+    } else {
+        MergedStacks::shaped(&report.profile, &labels, shape)
+    };
+    let (stacks, cut_samples) = (merged.len() as u64, merged.cut_samples);
     let weight = weight_of_stacks(options.weight, &report.profile.measure);
-    let graph = Graph { report, labels, drawn: fit::drawn(merged), title: &title, weight };
+    let drawn = fit::drawn(merged, min_share);
+    let (depth, narrow_frames) = (drawn.stacks.depth(), drawn.stacks.narrow_frames);
+    let left_out = drawn.left_out.clone();
+    let graph = Graph { report, labels, drawn, title: &title, weight, options };
     let path = options.output.clone().unwrap_or_else(|| file::default_name(report.loaded.path, "svg"));
     let exports = exports();
     let content = by_extension(&exports, &path).unwrap_or(exports[0]).bytes(&graph)?;
     if to_stdout {
+        screen.warn(graph.drawn.left_out.iter().map(|text| format!("not all is drawn: {text}")));
         screen.out.write_all(&content)?;
         return Ok(screen.out.flush()?);
     }
@@ -158,6 +214,9 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
         total_weight: whole.weight,
         unit: report.profile.measure.unit.clone(),
         title: title.clone(),
+        depth,
+        cut_samples,
+        narrow_frames,
     };
     let size = bytes(written.file_bytes);
     let (samples, stacks) = (things(whole.samples, "sample"), count(stacks));
@@ -166,81 +225,15 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
         page.line(&format!(
             "wrote {file} ({size}): {samples}, {stacks} distinct stacks; open it in a browser"
         ));
-    })
-}
-
-/// Makes one line per stack, in the order of frames: a stack stands beside those that continue it.
-fn lines(stacks: &MergedStacks, weight: Weight) -> Vec<String> {
-    let mut lines = Vec::with_capacity(stacks.len());
-    let handed = stacks.each(|frames, amount| {
-        let mut text = String::new();
-        line(frames, &mut text);
-        let number = if weight == Weight::Samples { amount.samples } else { amount.weight };
-        text.push_str(&format!(" {number}"));
-        lines.push(text);
-        Ok::<(), Infallible>(())
-    });
-    match handed {
-        Ok(()) => lines,
-        Err(never) => match never {},
-    }
-}
-
-fn draw(
-    lines: &[String],
-    title: &str,
-    filtered: Option<&str>,
-    unit: &str,
-    colors: &mut PaletteMap,
-) -> Result<Vec<u8>> {
-    let mut options = Options::default();
-    options.title = title.to_owned();
-    options.subtitle = filtered.map(str::to_owned);
-    options.count_name = unit.to_owned();
-    options.font_width = FONT_WIDTH;
-    options.min_width = MIN_WIDTH_PERCENT;
-    // Only the names of processes, and what separates the stacks of wakers, have no color in the map.
-    options.colors = Palette::Basic(BasicPalette::Yellow);
-    options.deterministic = true;
-    options.palette_map = Some(colors);
-    options.bgcolors = Some(BackgroundColor::Grey);
-    options.text_truncate_direction = TextTruncateDirection::Right;
-    // inferno orders lines as text, where `f2` lies between `f` and `f;g`, so that it would draw `f` in two pieces. It draws a
-    // chart in the given order, from its end.
-    options.flame_chart = true;
-    let mut svg = Vec::new();
-    let drawn = flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg);
-    drawn.map_err(|error| Error::Refused(format!("cannot draw flame graph: {error}")))?;
-    Ok(svg)
-}
-
-/// Colors frames by their kind; the shade depends only on the name.
-fn colors(names: &Names, labels: &Labels, name_bytes: usize) -> PaletteMap {
-    let mut colors = PaletteMap::default();
-    for (number, frame) in (0..).zip(&names.frames) {
-        let label = &*shorten(labels.of(number), name_bytes);
-        let function = &names.functions[frame.function as usize];
-        if function.is_marker() {
-            continue;
+        if !left_out.is_empty() {
+            page.styled(Style::Warn, &format!("not all is drawn: {}", left_out.join("; ")));
         }
-        let (r, g, b): (u8, u8, u8) = match (function.reason, function.side, frame.inlined) {
-            (Some(_), _, _) => (185, 185, 185),
-            (None, Side::Kernel, _) => (235, 145, 40),
-            (None, Side::User, true) => (75, 190, 190),
-            (None, Side::User, false) => (225, 90, 75),
-        };
-        let shade = (fnv(label) % 24) as u8;
-        colors.insert(
-            label,
-            Color { r: r.saturating_add(shade), g: g.saturating_add(shade), b: b.saturating_add(shade) },
-        );
-    }
-    colors
-}
-
-/// FNV-1a: a hash that is the same on every machine and in every version.
-fn fnv(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+        if narrow_frames > 0 {
+            let frames = things(narrow_frames, "frame");
+            let text = format!("{frames} narrower than a tenth of a pixel not drawn, with what is above");
+            page.styled(Style::Dim, &text);
+        }
+    })
 }
 
 fn title(report: &Report<'_>) -> String {
@@ -250,28 +243,4 @@ fn title(report: &Report<'_>) -> String {
     let samples = things(report.profile.whole().samples, "sample");
     let length = duration(last.saturating_sub(first));
     format!("{} · {} · {length} · {samples}", parts.hosts().join(", "), utc(begin))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::fixture;
-    use crate::profile::tree::Root;
-
-    #[test]
-    fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
-        let profile =
-            fixture::profile(&[("main;f", 1), ("main;f2", 2), ("main;f;g", 3), ("main;f.cold;g", 4)]);
-        let labels = Labels::own(&profile.names, true);
-        let drawn = fit::drawn(MergedStacks::new(&profile, Root::None, &labels));
-        assert_eq!(drawn.left_out, None);
-        let lines = lines(&drawn.stacks, Weight::Samples);
-        assert_eq!(lines, ["main;f 1", "main;f;g 3", "main;f.cold;g 4", "main;f2 2"]);
-        let svg = draw(&lines, "t", None, "samples", &mut colors(&profile.names, &labels, drawn.name_bytes))
-            .expect("drawn");
-        let svg = String::from_utf8(svg).expect("UTF-8");
-        let drawn = |name: &str| svg.matches(&format!("<title>{name} (")).count();
-        assert_eq!(["main", "f", "f2", "f.cold", "g"].map(drawn), [1, 1, 1, 1, 2]);
-        assert!(svg.contains("<title>f (4 samples, 40.00%)"));
-    }
 }

@@ -1,6 +1,7 @@
 //! `folded`: one line per distinct stack, root first, for flame graph tools.
 
 mod merged;
+mod shape;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,6 +10,7 @@ use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
 pub(crate) use self::merged::{Labels, MergedStacks};
+pub(crate) use self::shape::Shape;
 use crate::base::shorten::{fitted, line};
 use crate::base::term::quantity::things;
 use crate::cli::{Select, Weight};
@@ -19,7 +21,7 @@ use crate::views::{Needs, Result, Screen, Shown, View};
 
 /// The arguments of `folded`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report folded [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report folded [OPTIONS] [FILE]")]
 #[command(after_help = "\
 Examples:
   icecore-report folded demo.icecore > demo.folded

@@ -14,7 +14,7 @@ use crate::base::term::quantity::bytes;
 use crate::profile::tree::Root;
 use crate::views::Result;
 use crate::views::export::{self, Export};
-use crate::views::flame::fit::drawn;
+use crate::views::flame::fit::{MIN_SHARE, drawn};
 use crate::views::folded::{Labels, MergedStacks};
 
 /// A comparison, and the recordings that were compared.
@@ -131,7 +131,7 @@ fn stacks(
         // All recordings of a side count equally.
         let scale = view.everything[side] / whole / of_side.len() as f64;
         let labels = Labels::new(&profile.names, true, |function| compared.called(*number, function));
-        let drawn = drawn(MergedStacks::new(profile, root, &labels)).stacks;
+        let drawn = drawn(MergedStacks::new(profile, root, &labels), MIN_SHARE).stacks;
         let mut stacks = Vec::with_capacity(drawn.len());
         let handed = drawn.each(|frames, amount| {
             let mut text = String::new();

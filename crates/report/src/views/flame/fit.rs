@@ -4,7 +4,7 @@ use crate::base::shorten::{MAX_NAME_BYTES, shorten};
 use crate::base::term::quantity::percent;
 use crate::views::folded::MergedStacks;
 
-/// Frames narrower than this share are not drawn: a tenth of a pixel of 1,200.
+/// Frames narrower than this share are usually not drawn: a tenth of a pixel of 1,200.
 pub(crate) const MIN_SHARE: f64 = 0.1 / 1200.0;
 /// The most bytes of all lines together.
 const MAX_LINES_BYTES: u64 = 128 << 20;
@@ -20,12 +20,12 @@ pub(crate) struct Drawn {
     /// The longest name, bytes.
     pub(crate) name_bytes: usize,
     /// Says which visible parts are left out.
-    pub(crate) left_out: Option<String>,
+    pub(crate) left_out: Vec<String>,
 }
 
-/// Leaves out frames that are too narrow to be seen. If the rest does not fit into memory, it also leaves out the narrowest,
+/// Leaves out frames that are too narrow to be seen: those of less than `min_share`. If the rest does not fit into memory, it also leaves out the narrowest,
 /// deepest and longest parts.
-pub(crate) fn drawn(stacks: MergedStacks) -> Drawn {
+pub(crate) fn drawn(stacks: MergedStacks, min_share: f64) -> Drawn {
     let totals = stacks.totals();
     let whole = totals.first().copied().unwrap_or_default();
     // The command line chooses whether samples or weights are drawn; a frame stays if one of them is wide enough.
@@ -34,7 +34,7 @@ pub(crate) fn drawn(stacks: MergedStacks) -> Drawn {
         samples.max(totals[node].share_of(whole))
     };
     for halved in 0..=MAX_HALVED {
-        let (least, depth) = (MIN_SHARE * f64::from(1 << halved), MAX_DEPTH >> halved);
+        let (least, depth) = (min_share * f64::from(1 << halved), MAX_DEPTH >> halved);
         let name_bytes = MAX_NAME_BYTES >> halved;
         let kept = stacks.kept(
             |node, at| at <= depth && share(node) >= least,
@@ -43,12 +43,13 @@ pub(crate) fn drawn(stacks: MergedStacks) -> Drawn {
         if kept.line_bytes() > MAX_LINES_BYTES && halved < MAX_HALVED {
             continue;
         }
-        let left_out = (halved > 0).then(|| {
+        let too_large = (halved > 0).then(|| {
             format!(
                 "too large to be drawn whole: no frames under {} or deeper than {depth}, names up to {name_bytes} bytes",
                 percent(least)
             )
         });
+        let left_out = kept.cut().into_iter().chain(too_large).collect();
         return Drawn { stacks: kept, name_bytes, left_out };
     }
     unreachable!("bug: the last bounds are taken")

@@ -1,11 +1,12 @@
 //! Holds the stacks of a profile as a trie of labels: frames with one label are one node, and no line is built before it is
 //! needed.
 
+use super::shape::Shape;
 use crate::base::map::{Interned, Map};
 use crate::base::shorten::MAX_LINE_BYTES;
+use crate::base::term::quantity::things;
 use crate::profile::names::{Frame, Names, Side};
 use crate::profile::tree::Root;
-use crate::profile::tree::roots;
 use crate::profile::{Amount, Profile};
 
 /// The labels of frames in folded lines.
@@ -42,6 +43,16 @@ impl Labels {
         Self::new(names, annotate, |function| &names.functions[function as usize].name)
     }
 
+    /// Returns the distinct labels.
+    pub(super) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Returns the position of a frame's label.
+    pub(super) fn text_of(&self, frame: u32) -> usize {
+        self.of_frame[frame as usize] as usize
+    }
+
     /// Returns the label of a frame.
     pub(crate) fn of(&self, frame: u32) -> &str {
         &self.texts[self.of_frame[frame as usize] as usize]
@@ -59,58 +70,52 @@ pub(crate) struct MergedStacks {
     pub(crate) own: Vec<Amount>,
     /// All nodes except the first: a stack before those that continue it, and these by their labels.
     order: Vec<u32>,
+    /// Samples whose stacks have too many frames.
+    pub(crate) cut_samples: u64,
+    /// Says which frames of these are left out.
+    cut: Option<String>,
+    /// Frames that were left out because they are too narrow, without those above them.
+    pub(crate) narrow_frames: u64,
 }
 
-/// Stands for a stack without frames.
-const NO_STACK: &str = "[no stack]";
 /// Stands for outermost frames that are too narrow to be drawn.
 const TOO_NARROW: &str = "[too narrow to be drawn]";
 
 impl MergedStacks {
-    /// Merges the stacks of a profile, below the names that `root` requests.
+    /// Merges all frames of the stacks of a profile, below the names that `root` requests.
     pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
-        let (names, of_thread) = roots(profile, root);
-        let names: Vec<String> = names.iter().map(|name| name.replace(';', ":")).collect();
-        let mut texts: Vec<String> = labels.texts.iter().chain(&names).cloned().collect();
-        texts.push(NO_STACK.to_owned());
-        texts.sort_unstable();
-        texts.dedup();
-        let rank = |text: &str| texts.binary_search_by(|known| (**known).cmp(text)).unwrap_or(0) as u32;
-        let rank_of: Vec<u32> = labels.texts.iter().map(|text| rank(text)).collect();
-        let roots: Vec<u32> = names.iter().map(|name| rank(name)).collect();
-        let no_stack = rank(NO_STACK);
-        let mut nodes: Interned<(u32, u32)> = Interned::new();
-        nodes.intern((0, u32::MAX));
-        let mut known: Map<(u32, u32), u32> = Map::default();
-        let mut own: Vec<Amount> = Vec::new();
-        let mut path = Vec::new();
-        for row in &profile.rows {
-            let root = of_thread[row.thread as usize];
-            let mut node = roots.get(root as usize).map_or(0, |rank| nodes.intern((0, *rank)));
-            let mut next = row.stack;
-            while next != 0 {
-                if let Some(found) = known.get(&(root, next)) {
-                    node = *found;
-                    break;
-                }
-                path.push(next);
-                next = profile.stacks[next as usize].caller;
-            }
-            while let Some(stack) = path.pop() {
-                let frame = profile.stacks[stack as usize].frame;
-                node = nodes.intern((node, rank_of[labels.of_frame[frame as usize] as usize]));
-                known.insert((root, stack), node);
-            }
-            if node == 0 {
-                node = nodes.intern((0, no_stack));
-            }
-            own.resize(nodes.len(), Amount::default());
-            own[node as usize].add(row.amount());
-        }
-        own.resize(nodes.len(), Amount::default());
-        let nodes = nodes.into_items();
+        Self::shaped(profile, labels, Shape::of(root))
+    }
+
+    /// Makes the trie of its nodes, which may be the cut ones of so many samples.
+    pub(super) fn of(
+        texts: Vec<String>,
+        nodes: Vec<(u32, u32)>,
+        own: Vec<Amount>,
+        (cut_samples, cut): (u64, Option<String>),
+    ) -> Self {
         let order = ordered(&nodes);
-        Self { texts, nodes, own, order }
+        Self { texts, nodes, own, order, cut_samples, cut, narrow_frames: 0 }
+    }
+
+    /// Notes how many frames were left out because they are too narrow.
+    pub(super) fn without_narrow(self, narrow_frames: u64) -> Self {
+        Self { narrow_frames, ..self }
+    }
+
+    /// Says which frames of deep stacks are left out.
+    pub(crate) fn cut(&self) -> Option<String> {
+        let samples = things(self.cut_samples, "sample");
+        self.cut.as_ref().map(|cut| format!("{cut}: {samples}"))
+    }
+
+    /// Returns the number of frames of the deepest stack.
+    pub(crate) fn depth(&self) -> u32 {
+        let mut depths = vec![0; self.nodes.len()];
+        for (node, (parent, _)) in self.nodes.iter().enumerate().skip(1) {
+            depths[node] = depths[*parent as usize] + 1;
+        }
+        depths.into_iter().max().unwrap_or(0)
     }
 
     /// Returns the number of lines.
@@ -173,6 +178,7 @@ impl MergedStacks {
         // The node that stands for each node, and the depth of the kept ones.
         let (mut of, mut depths) = (vec![0_u32; self.nodes.len()], vec![Some(0_usize); self.nodes.len()]);
         let mut own = vec![self.own[0]];
+        let mut narrow_frames = self.narrow_frames;
         for (node, (parent, label)) in self.nodes.iter().enumerate().skip(1) {
             let parent = *parent as usize;
             depths[node] = depths[parent].map(|depth| depth + 1).filter(|depth| is_kept(node, *depth));
@@ -182,6 +188,7 @@ impl MergedStacks {
             };
             own.resize(nodes.len(), Amount::default());
             own[of[node] as usize].add(self.own[node]);
+            narrow_frames += u64::from(depths[parent].is_some() && depths[node].is_none());
         }
         if own[0].samples > 0 {
             texts.push(TOO_NARROW.to_owned());
@@ -189,9 +196,8 @@ impl MergedStacks {
             let narrow = std::mem::take(&mut own[0]);
             own.push(narrow);
         }
-        let nodes = nodes.into_items();
-        let order = ordered(&nodes);
-        Self { texts, nodes, own, order }
+        let cut = (self.cut_samples, self.cut.clone());
+        Self::of(texts, nodes.into_items(), own, cut).without_narrow(narrow_frames)
     }
 
     /// Counts the bytes of all lines, if they were whole.
