@@ -7,9 +7,14 @@ use icecore_report::{Streams, run};
 /// Runs a command line, in which `DIR` stands for `dir`. Returns exit code, stdout and stderr; the random name of `dir` is
 /// removed from these.
 pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
+    run_on(None, dir, args)
+}
+
+/// Runs a command line as [`run_in`] does, as if on a terminal of this width.
+pub fn run_on(width: Option<u32>, dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut streams =
-        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
+        Streams { out: &mut out, err: &mut err, color: false, width, progress: false, cache: None };
     let folder = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &folder));
     let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);

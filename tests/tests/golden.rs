@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use icecore_tests::inside::{commands, golden, run_in};
-use icecore_tests::synthetic::{Builder, story};
+use icecore_tests::inside::{commands, golden, run_in, run_on};
+use icecore_tests::synthetic::{Builder, named, story};
 
 /// Runs a command line inside `dir`, without warnings; returns exit code, stdout and stderr.
 fn report(dir: &Path, args: &[&str]) -> (u8, String, String) {
@@ -22,7 +22,7 @@ fn told(builder: Builder, close: bool) -> tempfile::TempDir {
 fn views_of_a_story() {
     let dir = told(story(), true);
     let file = "DIR/story.icecore";
-    let views: [(&str, &[&str]); 20] = [
+    let views: [(&str, &[&str]); 23] = [
         ("summary", &[]),
         ("summary_filtered", &["--comm", "make", "--from", "0.5", "--to", "1500ms"]),
         ("top", &["top"]),
@@ -32,6 +32,9 @@ fn views_of_a_story() {
         ("top_process", &["top", "--by", "process"]),
         ("top_thread", &["top", "--by", "thread", "--cpu", "1"]),
         ("top_kernel", &["top", "--kernel"]),
+        ("top_cpu_comm", &["top", "--by", "cpu,comm"]),
+        ("top_process_function", &["top", "--by", "process,function", "-n", "6"]),
+        ("top_perf", &["top", "--sort", "dso,srcline", "--children", "--percent-limit", "20"]),
         ("tree", &["tree"]),
         ("tree_callers", &["tree", "--callers", "--min-percent", "5"]),
         ("tree_no_root", &["tree", "--root", "none", "--pid", "100", "--max-depth", "2"]),
@@ -69,6 +72,106 @@ fn functions_of_a_story_are_annotated() {
     for (name, function) in [("annotate_kernel", "vfs_read"), ("annotate_file", "make+0x1200")] {
         golden(dir.path(), name, &["annotate", file, function]);
         golden(dir.path(), &format!("{name}.json"), &["annotate", file, function, "--json"]);
+    }
+}
+
+#[test]
+fn names_are_cut_to_a_terminal_and_whole_elsewhere() {
+    let ending = "_漢字_".repeat(30);
+    let dir = tempfile::tempdir().expect("a directory");
+    for name in ["r.icecore", "s.icecore"] {
+        named(&ending).write(&dir.path().join(name), true).expect("written");
+    }
+    let lines: [&[&str]; 8] = [
+        &["top", "DIR/r.icecore"],
+        &["top", "DIR/r.icecore", "--by", "line"],
+        &["top", "DIR/r.icecore", "--by", "process,function"],
+        &["top", "DIR/r.icecore", "--by", "cgroup"],
+        &["tree", "DIR/r.icecore"],
+        &["tree", "DIR/r.icecore", "--callers"],
+        &["depth", "DIR/r.icecore"],
+        &["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"],
+    ];
+    for line in lines {
+        let [piped, narrow, wide] = [
+            run_in(dir.path(), line),
+            run_on(Some(100), dir.path(), line),
+            run_on(Some(100), dir.path(), &[line, &["--wide"]].concat()),
+        ];
+        assert_eq!(piped, wide, "{line:?}");
+        // What precedes the first empty line are sentences.
+        let rows = |out: &str| out.lines().skip_while(|line| !line.is_empty()).map(str::to_owned).collect();
+        let (piped, narrow): (Vec<String>, Vec<String>) = (rows(&piped.1), rows(&narrow.1));
+        assert!(piped.iter().any(|row| row.contains(&ending)), "{line:?}: {piped:?}");
+        assert!(!narrow.iter().any(|row| row.contains(&ending)), "{line:?}: {narrow:?}");
+        assert!(narrow.iter().any(|row| row.contains("_…") || row.contains("…_") || row.contains("字…")));
+        let columns =
+            |row: &str| row.chars().map(|c| if matches!(c, '漢' | '字') { 2 } else { 1 }).sum::<usize>();
+        let named = narrow.iter().filter(|row| row.contains('漢'));
+        for row in named {
+            assert!(columns(row) <= 100, "{line:?}: {} columns: {row}", columns(row));
+        }
+    }
+}
+
+#[test]
+fn filters_that_match_nothing_say_what_there_is() {
+    let dir = told(story(), true);
+    let says = |filter: &[&str], what: &str| {
+        let (code, _, err) =
+            run_in(dir.path(), &[&["top", "DIR/story.icecore", "--kernel"], filter].concat());
+        assert!(code == 0 && err.contains(what), "{filter:?}: {err}");
+    };
+    says(&["--comm", "mkae"], "no sample is of a thread or process called `mkae`: ");
+    says(&["--comm", "mkae"], "; did you mean `make`?");
+    says(&["--comm", "MAKE"], "; did you mean `make`?");
+    says(&["--pid", "4"], "no sample is of a process with the number `4`: ");
+    says(&["--cpu", "9"], "no sample is of the CPU `9`: ");
+    says(&["--host", "statoin"], "; did you mean `station`?");
+    says(&["--focus", "no such function"], "no function matches --focus `no such function`: ");
+    says(&["--focus", "VFS_"], " would with --ignore-case");
+    let found = ["--comm", "make,*worker*", "--cpu", "0-9", "--focus", "VFS_", "-i"];
+    let (code, out, err) =
+        run_in(dir.path(), &[&["top", "DIR/story.icecore", "--kernel"], &found[..]].concat());
+    assert!(code == 0 && err.is_empty() && out.contains("focus (?i)VFS_"), "{err}{out}");
+}
+
+#[test]
+fn a_flame_graph_has_many_shapes() {
+    let dir = told(story(), true);
+    let drawn = |options: &[&str]| {
+        let (code, svg, err) =
+            report(dir.path(), &[&["flame", "DIR/story.icecore", "-o", "-"], options].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
+        svg
+    };
+    let usual = drawn(&[]);
+    let shapes: [&[&str]; 8] = [
+        &["--icicle"],
+        &["--inverted"],
+        &["--inverted", "--icicle", "--collapse"],
+        &["--collapse"],
+        &["--colors", "safe"],
+        &["--colors", "image"],
+        &["--width", "2000"],
+        &["--height", "24"],
+    ];
+    for options in shapes {
+        assert_ne!(drawn(options), usual, "{options:?}");
+    }
+    assert!(drawn(&["--inverted"]).contains("leaves first, then their callers"));
+    assert!(drawn(&["--width", "2000"]).contains("width=\"2000\""));
+    assert_eq!(drawn(&["--reverse"]), drawn(&["--inverted"]));
+}
+
+#[test]
+fn options_before_a_command_are_never_ignored() {
+    let dir = told(story(), true);
+    for line in
+        [&["--comm", "make", "top"][..], &["-i", "top"], &["--from", "1", "top"], &["--no-cache", "top"]]
+    {
+        let (code, out, err) = report(dir.path(), &[line, &["DIR/story.icecore"]].concat());
+        assert!(code == 2 && out.is_empty() && err.contains("after"), "{line:?}: {err}");
     }
 }
 

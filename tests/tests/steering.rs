@@ -42,6 +42,9 @@ fn no_view_passes_on_what_steers_a_terminal() {
         "top --by process",
         "top --by thread",
         "top --by cgroup",
+        "top --by comm,cpu",
+        "top --by process,function",
+        "top --comm nobody --focus nothing",
         "top --by wait --event *",
         "top --by waker-thread --event *",
         "tree --wakers --event *",
@@ -68,6 +71,7 @@ fn no_view_passes_on_what_steers_a_terminal() {
         "trend --by process",
         "flame -o -",
         "flame --root thread -o -",
+        "flame --inverted --colors image -o -",
         "html -o -",
     ];
     let mut lines: Vec<Vec<&str>> = views.map(|view| view.split(' ').collect::<Vec<_>>()).into();
