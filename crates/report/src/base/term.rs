@@ -129,7 +129,8 @@ impl Page {
         let (mut line, mut is_begun) = (label.to_owned(), false);
         for (position, name) in names.iter().enumerate() {
             let link = if position + 1 < names.len() { link } else { "" };
-            let taken = fit::columns(&indent) + fit::columns(link);
+            let before = if is_begun { &indent } else { &line };
+            let taken = fit::columns(before) + fit::columns(link.trim_end());
             let name = fit::cut(name, width.saturating_sub(taken).max(LEAST_NAME));
             if is_begun && fit::columns(&line) + fit::columns(&name) + fit::columns(link.trim_end()) > width {
                 self.line(&line);
@@ -192,6 +193,9 @@ mod tests {
         assert_eq!((&*chain(None), &*chain(Some(80))), (whole, whole));
         let broken = "  deepest, 9: main →\n      a_function…his_length →\n      [walk ×812] → f\n";
         assert_eq!(chain(Some(30)), broken);
+        let mut page = Page::new(false).of_width(Some(40));
+        page.chain("  deepest, 9: ", &["a_long_name_of_a_function".into(), "f".into()], " → ");
+        assert_eq!(page.finish(), "  deepest, 9: a_long_name_…of_a_function →\n      f\n");
     }
 
     #[test]

@@ -346,11 +346,14 @@ impl Thread {
     }
 }
 
+/// What tells rows apart: thread, stack, way, event, CPU, wait.
+type RowKey = (u32, u32, Taken, u8, u16, Option<u32>);
+
 /// The rows of a profile; equal ones are merged.
 #[derive(Debug, Default)]
 struct Rows {
     rows: Vec<ProfileRow>,
-    positions: Map<(u32, u32, Taken, u8, u16, Option<u32>), u32>,
+    positions: Map<RowKey, u32>,
 }
 
 impl Rows {

@@ -150,7 +150,7 @@ impl Export<Graph<'_>> for Svg {
             (options.inverted, "leaves first, then their callers"),
             (options.collapse, "direct recursion drawn once"),
         ];
-        let shape = shape.into_iter().filter_map(|(is_so, text)| is_so.then(|| text.to_owned()));
+        let shape = shape.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned());
         let subtitle: Vec<String> =
             report.filtered.iter().cloned().chain(shape).chain(drawn.left_out.iter().cloned()).collect();
         let picture = Picture {

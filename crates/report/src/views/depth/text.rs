@@ -172,7 +172,7 @@ impl GroupRow {
     fn draw(&self, page: &mut Page) {
         let Self { owner, side, event, .. } = self;
         let heading = format!("{}: {side} frames, {event}", owner.cells().join(" "));
-        page.styled(Style::Bold, &heading);
+        page.named(Style::Bold, ("", ""), &heading, "");
         let fullest = self.histogram.iter().map(|range| range.count).max().unwrap_or(0).max(1);
         let columns = [("", Align::Right), ("", Align::Right), ("", Align::Left)];
         let mut table = Table::new(2, &columns);
