@@ -52,7 +52,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
             }
         }
     }
-    let views: [&[&str]; 15] = [
+    let views: [&[&str]; 16] = [
         &["summary"],
         &["top"],
         &["top", "--by", "line"],

@@ -242,7 +242,7 @@ fn every_size_is_laid_out_again() {
         wait_until("the screen has another size", || {
             let screen = terminal.screen();
             let last = screen.lines().nth(height.parse::<usize>().expect("a number") - 1).unwrap_or_default();
-            last.chars().count() == width.parse().expect("a number") && screen.ends_with(end)
+            last.chars().count() == width.parse::<usize>().expect("a number") && screen.ends_with(end)
         });
         let screen = terminal.screen();
         assert!(screen.contains("9filters") && screen.contains("flush"), "{screen}");

@@ -41,8 +41,9 @@ A source file on this machine may be another version than was compiled. annotate
 information states (DWARF 5 of clang and rustc), takes no file with another MD5, and says `unchecked` otherwise.")]
 pub struct Args {
     /// The function: its exact name, or a regular expression that matches one
+    // The file may be left out elsewhere, and clap wants no required argument behind an optional one.
     #[arg(help_heading = "Arguments", index = 2)]
-    pub function: String,
+    pub function: Option<String>,
     /// Only functions of this image: its path, or the last part of it
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
@@ -78,7 +79,7 @@ impl View for Args {
             1 => Ok(true),
             many => Err(Error::Refused(format!(
                 "cannot choose among {many} functions that match `{}`: give the whole name of one, or --image",
-                self.function
+                self.function.as_deref().unwrap_or_default()
             ))),
         }
     }

@@ -28,6 +28,10 @@ pub(super) struct Match {
 /// # Errors
 /// If none matches, or the pattern is none.
 pub(super) fn matches(report: &Report<'_>, options: &Args) -> Result<Vec<(u32, Match)>> {
+    let Some(wanted) = &options.function else {
+        let why = "cannot annotate without a function: write its name after the file; icecore-report top lists functions";
+        return Err(Error::Refused(why.to_owned()));
+    };
     let profile = &report.profile;
     let names = &profile.names;
     let of_frame: Vec<u32> = names.frames.iter().map(|frame| frame.function).collect();
@@ -41,14 +45,13 @@ pub(super) fn matches(report: &Report<'_>, options: &Args) -> Result<Vec<(u32, M
     };
     let has_samples = |at: &usize| inner[*at].total.samples > 0 || outer[*at].total.samples > 0;
     let candidates = || (0..names.functions.len()).filter(has_samples).filter(is_of_image);
-    let mut found: Vec<usize> =
-        candidates().filter(|at| *names.functions[*at].name == *options.function).collect();
+    let mut found: Vec<usize> = candidates().filter(|at| *names.functions[*at].name == **wanted).collect();
     if found.is_empty() {
-        let pattern = Regex::new(&options.function).map_err(|_| nothing(options))?;
+        let pattern = Regex::new(wanted).map_err(|_| nothing(options, wanted))?;
         found = candidates().filter(|at| pattern.is_match(&names.functions[*at].name)).collect();
     }
     if found.is_empty() {
-        return Err(nothing(options));
+        return Err(nothing(options, wanted));
     }
     let whole = profile.whole();
     let row = |at: usize| {
@@ -76,9 +79,8 @@ pub(super) fn matches(report: &Report<'_>, options: &Args) -> Result<Vec<(u32, M
     Ok(rows)
 }
 
-fn nothing(options: &Args) -> Error {
+fn nothing(options: &Args, wanted: &str) -> Error {
     let of_image = options.image.as_ref().map(|image| format!(" in the image `{image}`")).unwrap_or_default();
-    let wanted = &options.function;
     let why = format!("no function with samples is named or matches `{wanted}`{of_image}: `top` lists them");
     Error::Refused(why)
 }
