@@ -20,6 +20,7 @@ fn profile(stacks: &[(&str, u64)]) -> Profile {
             row: number,
             cpu: 0,
             lasted_ns: 0,
+            late_ns: 0,
             weight: 10,
         }));
     }
