@@ -127,10 +127,11 @@ export class Flame {
     const context = canvas.begin((this.deepest + 1) * ROW);
     const { theme } = app, { matches } = app.found(), isSearched = app.state.search !== "";
     const calls = this.calls, functions = app.page.functions.length;
+    const { top } = canvas;
     let narrow = 0;
     for (const box of this.boxes) {
       if (box.hidden) narrow += box.hidden;
-      const y = this.y(box.depth);
+      const y = this.y(box.depth, top);
       if (y + ROW < 0 || y > canvas.height) continue;
       const x = Math.max(box.x, 0), right = Math.min(box.x + box.width, canvas.width);
       if (box.hidden) {
@@ -154,12 +155,12 @@ export class Flame {
     app.tell("narrow", narrow ? `${things(narrow, "frame")} narrower than half a pixel: grey; zoom in, or see the table` : "");
   }
 
-  /** @param {number} depth @returns {number} */
-  y(depth) {
+  /** @param {number} depth @param {number} [seen] how far the picture is scrolled, for loops: to ask takes long @returns {number} */
+  y(depth, seen = this.canvas.top) {
     const row = this.app.state.up === "bottom" ? this.deepest - depth : depth;
     // A graph that is lower than its place stands on the ground.
     const ground = this.app.state.up === "bottom" ? Math.max(0, this.canvas.height - (this.deepest + 1) * ROW) : 0;
-    return ground + row * ROW - this.canvas.top;
+    return ground + row * ROW - seen;
   }
 
   /** @param {number} node @returns {string} */
@@ -186,9 +187,9 @@ export class Flame {
 
   /** @param {MouseEvent} event @returns {Box | undefined} */
   boxAt(event) {
-    const { x, y } = this.canvas.at(event);
+    const { x, y } = this.canvas.at(event), seen = this.canvas.top;
     return this.boxes.find((box) => {
-      const top = this.y(box.depth);
+      const top = this.y(box.depth, seen);
       return y >= top && y < top + ROW && x >= box.x && x < box.x + Math.max(box.width, 1);
     });
   }
