@@ -1,6 +1,7 @@
 //! Writes samples as a profile for the Firefox Profiler, with the crate by which samply writes its own: `firefox FILE < SAMPLES`.
 //!
-//! The samples are the lines of `icecore-report samples --json`. Frames are labels: names, without addresses and lines.
+//! The samples are the lines of `icecore-report samples --json`. Frames are labels: names, without addresses and lines. All frames
+//! without a name have one label, which makes the profile smaller than samply's.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +25,7 @@ struct Sample {
 
 #[derive(Deserialize)]
 struct Function {
-    name: String,
+    name: Option<String>,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .iter()
             .rev()
             .map(|function| FrameInfo {
-                frame: Frame::Label(profile.intern_string(&function.name)),
+                frame: Frame::Label(profile.intern_string(function.name.as_deref().unwrap_or("unnamed"))),
                 category_pair: CategoryHandle::OTHER.into(),
                 flags: FrameFlags::empty(),
             })
