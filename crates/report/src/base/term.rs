@@ -191,7 +191,7 @@ mod tests {
         };
         let whole = "  deepest, 9: main → a_function_of_this_length → [walk ×812] → f\n";
         assert_eq!((&*chain(None), &*chain(Some(80))), (whole, whole));
-        let broken = "  deepest, 9: main →\n      a_function…his_length →\n      [walk ×812] → f\n";
+        let broken = "  deepest, 9: main →\n      a_function_…his_length →\n      [walk ×812] → f\n";
         assert_eq!(chain(Some(30)), broken);
         let mut page = Page::new(false).of_width(Some(40));
         page.chain("  deepest, 9: ", &["a_long_name_of_a_function".into(), "f".into()], " → ");
