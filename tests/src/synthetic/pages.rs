@@ -8,7 +8,7 @@ use icecore_format::records::{
 use super::{Builder, EVENTS, PERIOD_NS, START_NS, waiting};
 
 const MS: u64 = 1_000_000;
-/// Where [`waiting`] and the programs here are mapped, and from which offset of their file.
+/// Where [`waiting()`] and the programs here are mapped, and from which offset of their file.
 const CODE: u64 = 0x1_0000;
 const CODE_OFF: u64 = 0x1000;
 
@@ -25,7 +25,7 @@ pub const HOSTILE_NAMES: [&str; 9] = [
     "/(?:/",
 ];
 
-/// Makes [`waiting`] with all of its events and with names; a process `server` also recurses: `main → even → odd → even → odd …`,
+/// Makes [`waiting()`] with all of its events and with names; a process `server` also recurses: `main → even → odd → even → odd …`,
 /// between two and nine calls deep, 100 samples of 1 ms.
 pub fn busy() -> Builder {
     let mut b = waiting(&EVENTS.map(|(name, ..)| name));
