@@ -305,15 +305,32 @@ fn the_terminal_is_given_back_also_on_signals() {
     terminal.after("f g Enter", "q quit");
 }
 
+#[test]
+fn a_terminal_that_goes_away_ends_the_program() {
+    if !has_tmux() {
+        return;
+    }
+    let terminal = Terminal::new(phases());
+    terminal.start("");
+    let file = terminal.recording();
+    assert!(!those_that_show(&file).is_empty(), "the report runs");
+    terminal.tmux(&["kill-server"]);
+    wait_until("the report to end", || those_that_show(&file).is_empty());
+}
+
 /// Sends a signal to the report that shows a file.
 fn signal_to(file: &Path, signal: &str) {
-    let found =
-        Command::new("pgrep").arg("-f").arg(format!("icecore-report tui {}", file.display())).output();
-    let found = text(&found.expect("pgrep runs").stdout);
-    let pids: Vec<&str> = found.lines().collect();
+    let pids = those_that_show(file);
     assert!(!pids.is_empty(), "the report runs");
     let sent = Command::new("kill").arg(format!("-{signal}")).args(pids).status();
     assert!(sent.expect("kill exists").success());
+}
+
+/// Returns the numbers of the reports that show a file.
+fn those_that_show(file: &Path) -> Vec<String> {
+    let found =
+        Command::new("pgrep").arg("-f").arg(format!("icecore-report tui {}", file.display())).output();
+    text(&found.expect("pgrep runs").stdout).lines().map(str::to_owned).collect()
 }
 
 #[test]

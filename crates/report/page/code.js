@@ -1,42 +1,28 @@
-// One function: its source lines and its instructions, with the samples that hit them.
+// One function: its source lines, with the samples that hit them. `icecore-report annotate` shows their text, and instructions.
 
-import { amount, count, element, percent, short, things } from "./text.js";
+import { amount, element, percent, short } from "./text.js";
 import { Grid } from "./grid.js";
 
 /** @import {Side} from "./data.js" */
 /** @import {App} from "./main.js" */
 
-/** A line of a source file. @typedef {{file: number, line: number, text: string, own: number, total: number}} Line */
-/** An instruction, with the samples of the whole recording. @typedef {{address: string, text: string, file: string, line: number, own: number, calls: number}} Instruction */
-
-/** Lines shown around those that were hit. */
-const AROUND = 5;
+/** A line of a source file; its file is a position in the texts, and 1 more. @typedef {{file: number, line: number, own: number, total: number}} Line */
 
 export class Code {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
     this.whole = 1;
-    const share = (/** @type {number} */ weight) => weight ? percent(weight / this.whole) : "";
+    const file = (/** @type {Line} */ it) => it.file ? app.side().text[it.file - 1] : "unknown file";
     /** @type {Grid<Line>} */
-    this.lines = new Grid("Source lines", [
-      { title: "self", kind: "number", cell: (it) => share(it.own), bar: (it) => it.own / this.whole },
-      { title: "total", kind: "number", cell: (it) => share(it.total), bar: (it) => it.total / this.whole },
-      { title: "line", kind: "number", cell: (it) => it.line ? String(it.line) : "" },
-      { title: "source", kind: "name", cell: (it) => it.text },
+    this.grid = new Grid("Source lines", [
+      { title: "self", kind: "number", cell: (it) => percent(it.own / this.whole), bar: (it) => it.own / this.whole },
+      { title: "total", kind: "number", cell: (it) => percent(it.total / this.whole), bar: (it) => it.total / this.whole },
+      { title: "line", kind: "number", cell: (it) => it.line ? String(it.line) : "?" },
+      { title: "file", kind: "name", cell: file },
     ], {});
-    /** @type {Grid<Instruction>} */
-    this.instructions = new Grid("Instructions", [
-      { title: "samples", kind: "number", cell: (it) => it.own ? count(it.own) : "", bar: (it) => it.own / this.most },
-      { title: "calls", kind: "number", cell: (it) => it.calls ? count(it.calls) : "" },
-      { title: "address", cell: (it) => it.address },
-      { title: "instruction", kind: "name", cell: (it) => it.text },
-      { title: "line", cell: (it) => it.line ? `${short(it.file)}:${it.line}` : "" },
-    ], {});
-    this.most = 1;
     this.title = element("h4");
-    this.second = element("h4");
-    this.element = element("div", { class: "split" }, element("div", {}, this.title, this.lines.element), element("div", {}, this.second, this.instructions.element));
+    this.element = element("div", { class: "stacked" }, this.title, this.grid.element);
   }
 
   draw() {
@@ -45,18 +31,10 @@ export class Code {
     if (!func) return;
     this.whole = app.chosen().total || 1;
     const lines = app.derive("lines", [...app.shape(), label], () => linesOf(app, side, label));
-    const { unit } = app.chosen(), own = app.sums().own[label];
-    const files = new Set(lines.filter((it) => it.total && it.file).map((it) => side.text[it.file - 1]));
-    const isText = lines.some((it) => it.text && !it.total);
-    const why = isText ? "" : files.size ? " · the page has no text of these files: icecore-report pack --source puts it into a recording" : " · no lines are known: see icecore-report missing";
-    this.title.textContent = `${func.name} · self ${amount(own, unit)} · ${[...files].join(", ") || "no file"}${why}`;
-    this.lines.show(lines);
-    const listing = this.listing(side, label);
-    this.most = Math.max(1, ...(listing?.instructions ?? []).map((it) => it.own));
-    this.second.textContent = listing ? `${things(listing.instructions.length, "instruction")} of ${listing.of}; samples of the whole recording, whatever the filters`
-      : "no instructions: the page has them only of the hottest functions whose image is at hand";
-    this.instructions.show(listing?.instructions ?? []);
-    if (app.state.selected === label) app.inspect(app.calls(), app.zoomed());
+    const own = amount(app.sums().own[label], app.chosen().unit);
+    const how = lines.some((it) => it.line) ? "icecore-report annotate shows their text and the instructions" : "no lines are known: see icecore-report missing";
+    this.title.textContent = `${func.name} of ${short(func.image) || "?"} · self ${own} · ${how}`;
+    this.grid.show(lines);
   }
 
   /** @returns {number} */
@@ -67,22 +45,15 @@ export class Code {
     return best;
   }
 
-  /** @param {Side} side @param {number} label @returns {{instructions: Instruction[], of: string} | undefined} */
-  listing(side, label) {
-    const { name, image } = this.app.page.functions[label];
-    const found = (side.listings ?? []).find((it) => it.name === name && short(it.image) === short(image));
-    return found && { instructions: found.instructions, of: found.image };
-  }
-
   /** @param {KeyboardEvent} event @returns {boolean} */
   key(event) {
-    return this.lines.key(event);
+    return this.grid.key(event);
   }
 }
 
 /**
  * Adds up the lines of a function: where it ran itself, and where it called. A sample counts once for a line.
- * @param {App} app @param {Side} side @param {number} label @returns {Line[]}
+ * @param {App} app @param {Side} side @param {number} label @returns {Line[]} in the order of files and lines
  */
 function linesOf(app, side, label) {
   const { weight } = app.chosen(side), own = new Map(), total = new Map();
@@ -99,28 +70,6 @@ function linesOf(app, side, label) {
     }
   }
   /** @type {Line[]} */
-  const hit = [...total].map(([key, sum]) => ({ file: Math.floor(key / 2 ** 24), line: key % 2 ** 24, text: "", own: own.get(key) ?? 0, total: sum }));
-  hit.sort((a, b) => a.file - b.file || a.line - b.line);
-  return withText(side, hit);
-}
-
-/** Puts lines between those that were hit, where the text of the file is at hand. @param {Side} side @param {Line[]} hit @returns {Line[]} */
-function withText(side, hit) {
-  /** @type {Line[]} */
-  const all = [];
-  for (const [i, line] of hit.entries()) {
-    const text = line.file ? side.sources?.[side.text[line.file - 1]]?.lines : undefined;
-    const before = hit[i - 1]?.file === line.file ? hit[i - 1].line : 0, next = hit[i + 1]?.file === line.file ? hit[i + 1].line : Infinity;
-    if (text && line.line) {
-      const first = Math.max(before + 1, line.line - AROUND, 1);
-      if (first > before + AROUND + 1 || before === 0) all.push({ file: line.file, line: 0, text: side.text[line.file - 1], own: 0, total: 0 });
-      for (let n = first; n < line.line; n++) all.push({ file: line.file, line: n, text: text[n - 1] ?? "", own: 0, total: 0 });
-    }
-    all.push({ ...line, text: text?.[line.line - 1] ?? (line.file ? short(side.text[line.file - 1]) : "line unknown") });
-    if (text && line.line) {
-      const last = Math.min(line.line + AROUND, text.length, next - AROUND - 1);
-      for (let n = line.line + 1; n <= last; n++) all.push({ file: line.file, line: n, text: text[n - 1], own: 0, total: 0 });
-    }
-  }
-  return all;
+  const hit = [...total].map(([key, sum]) => ({ file: Math.floor(key / 2 ** 24), line: key % 2 ** 24, own: own.get(key) ?? 0, total: sum }));
+  return hit.sort((a, b) => a.file - b.file || a.line - b.line);
 }

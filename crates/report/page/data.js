@@ -28,8 +28,6 @@
  * @property {{kind: string, waker: string}[]} waits
  * @property {{rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken
  * @property {Counter[]} counters
- * @property {Record<string, {lines: string[], proof: string}>} [sources] the text of files
- * @property {{name: string, image: string, instructions: import("./code.js").Instruction[]}[]} [listings] of the hottest functions
  * @property {Uint32Array} up the caller of each stack
  * @property {Uint32Array} stack_frame the innermost frame of each stack
  * @property {Uint32Array} stack_function its function, a position in `Page.functions`

@@ -82,7 +82,7 @@ export class Details {
       button("exclude", "x: no samples with this function", with_("without")),
       button("hide", "h: take the frames of this function out of the stacks", with_("hide")),
       button(`only ${short(func.image) || "?"}`, "only samples with a frame of this image", () => app.set({ image: [func.image], zoom: "" })),
-      button("code", "s: source lines and instructions", () => app.set({ view: "code", selected: label })),
+      button("lines", "s: its source lines", () => app.set({ view: "code", selected: label })),
     ];
   }
 }

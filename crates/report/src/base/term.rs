@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(chain(Some(30)), broken);
         let mut page = Page::new(false).of_width(Some(40));
         page.chain("  deepest, 9: ", &["a_long_name_of_a_function".into(), "f".into()], " → ");
-        assert_eq!(page.finish(), "  deepest, 9: a_long_name_…of_a_function →\n      f\n");
+        assert_eq!(page.finish(), "  deepest, 9: a_long_name_…_a_function →\n      f\n");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::style::force_color_output;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, unregister};
@@ -29,9 +30,11 @@ pub(super) fn run(app: &mut App<'_>, color: bool) -> io::Result<()> {
     let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
     let register = |signal: i32| flag::register_usize(signal, arrived.clone(), signal as usize);
     let registered = signals.into_iter().map(register).collect::<io::Result<Vec<_>>>()?;
+    let is_over = watch_for_end();
     let result = ratatui::try_init().and_then(|mut terminal| show(app, color, &mut terminal, &arrived));
     // Also if only half of the terminal was taken.
     let restored = ratatui::try_restore();
+    is_over.store(true, Ordering::Relaxed);
     for id in registered {
         unregister(id);
     }
@@ -40,6 +43,26 @@ pub(super) fn run(app: &mut App<'_>, color: bool) -> io::Result<()> {
         // The signal now does what it does to other programs.
         signal => emulate_default_handler(signal as i32),
     }
+}
+
+/// Ends the program when its terminal goes away, unless the returned flag says that the view is over. crossterm reads a terminal
+/// that is gone again and again, for ever.
+fn watch_for_end() -> Arc<AtomicBool> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = is_over.clone();
+    std::thread::spawn(move || {
+        let stdout = io::stdout();
+        while !over.load(Ordering::Relaxed) {
+            // No events are asked for: poll says anyway that the other side has hung up.
+            let mut terminal = [PollFd::new(&stdout, PollFlags::empty())];
+            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let is_gone = matches!(poll(&mut terminal, Some(&second)), Ok(1..));
+            if is_gone && !over.load(Ordering::Relaxed) {
+                std::process::exit(128 + SIGHUP);
+            }
+        }
+    });
+    is_over
 }
 
 fn show(
