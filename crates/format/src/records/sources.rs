@@ -66,7 +66,7 @@ pub struct SourcesV1 {
     pub proof: Packed,
     /// Times of modification, as differences from the row before; signs folded.
     pub modified_unix_ns: Packed,
-    /// Texts, one behind the other.
+    /// The texts, one after the other.
     pub texts: Vec<u8>,
     /// Lengths of the texts in bytes.
     pub text_lens: Packed,

@@ -189,7 +189,7 @@ pub fn load_without_nodes(recording: &Recording) -> Tables {
     load_if(recording, |kind| kind != Kind::STACKS)
 }
 
-/// As [`load`], without copies of registers and stacks: for a recording whose repaired stacks are known. Sessions behind the first get
+/// As [`load`], without copies of registers and stacks: for a recording whose repaired stacks are known. Sessions after the first get
 /// other ids than [`load`] gives them.
 pub fn load_without_snapshots(recording: &Recording) -> Tables {
     let is_copy = |kind| [Kind::SNAPSHOTS, Kind::STACK_NODES, Kind::STACK_PIECES].contains(&kind);

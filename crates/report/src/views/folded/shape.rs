@@ -13,7 +13,7 @@ const CUT: &str = "[… frames left out …]";
 /// The shape of the trie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// The name in front of the outermost frame.
+    /// The name with which a stack begins, before its outermost frame.
     pub(crate) root: Root,
     /// A function that calls itself directly is one frame.
     pub(crate) collapse: bool,

@@ -20,7 +20,7 @@ pub(super) struct Columns {
     bytes: Vec<u8>,
 }
 
-/// Where a column lies: encoding, offset behind the JSON, number of values.
+/// Says where a column lies: its encoding, its offset from the end of the JSON, the number of its values.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Place(&'static str, usize, usize);
 

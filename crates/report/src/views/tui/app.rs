@@ -28,7 +28,7 @@ pub(super) enum Wish {
     Suspend,
 }
 
-/// A text in front of everything.
+/// A window over the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Popup {
     Help,

@@ -1,4 +1,4 @@
-//! Texts in front of everything: the keys, and what limits the data.
+//! Draws windows over the view: the list of keys, and what limits the data.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
