@@ -8,7 +8,7 @@ import { pathToFileURL } from "node:url";
 import { ROOT, browser, close } from "./browser.mjs";
 
 /** A repository is no place for large pictures, bytes. */
-const MOST = 150 << 10;
+const MOST = 200 << 10;
 
 /** Names and states. @type {[string, string][]} */
 const PICTURES = [

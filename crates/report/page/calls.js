@@ -45,6 +45,7 @@ export class Outline {
     if (calls !== this.calls) this.open.clear();
     this.calls = calls;
     this.whole = whole;
+    this.grid.columns[1].title = calls.ended;
     this.grid.show(this.entries());
   }
 

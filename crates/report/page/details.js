@@ -44,7 +44,7 @@ export class Details {
     const { app } = this, { unit } = app.chosen(), whole = app.tree().total[0] || 1;
     const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
     const children = Array.from(calls.children(node)).sort((a, b) => calls.total[b] - calls.total[a]);
-    const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `self ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];
+    const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `${calls.ended} ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];
     this.element.replaceChildren(
       element("h2", { title: name }, name),
       ...(func ? [element("p", { class: "path", title: func.image }, func.image || "no image", func.reason ? ` · no name: ${func.reason}` : "")] : []),
@@ -55,6 +55,7 @@ export class Details {
       this.grid.element,
     );
     this.grid.at = 0;
+    this.grid.columns[1].title = calls.ended;
     this.grid.show(children);
   }
 

@@ -211,7 +211,7 @@ export class Flame {
       nameOf(app.page, calls, node),
       ...(func?.image ? [func.image] : []),
       ...(func?.reason ? [`no name: ${func.reason}`] : []),
-      `${percent(calls.total[node] / whole)} · ${amount(calls.total[node], unit)}` + (own ? ` · self ${percent(own / whole)}` : ""),
+      `${percent(calls.total[node] / whole)} · ${amount(calls.total[node], unit)}` + (own ? ` · ${calls.ended} ${percent(own / whole)}` : ""),
       ...app.changeLines(calls, node),
     ];
   }

@@ -20,6 +20,7 @@ export class Walk {
     this.tree = tree;
     this.upwards = upwards;
     this.roots = tree.roots;
+    this.ended = upwards ? "begins" : "self";
     /** @type {number[]} */
     this.label = [merges && from.length ? tree.label[from[0]] : NOTHING];
     this.parent = [0];

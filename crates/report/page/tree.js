@@ -11,6 +11,7 @@
  * @property {ArrayLike<number>} parent
  * @property {ArrayLike<number>} total what passed through here
  * @property {ArrayLike<number>} own what ended here
+ * @property {string} ended what it means to end here: `self`, or `begins` where the children are callers and a stack begins here
  * @property {ArrayLike<number>} stack a stack that led here
  * @property {string[]} roots what stacks begin with
  * @property {(node: number) => ArrayLike<number>} children in the order of drawing
@@ -38,6 +39,7 @@ export class Tree {
     this.byName = false;
     /** Samples of which nothing but hidden frames was left: they do not count. */
     this.emptied = 0;
+    this.ended = "self";
   }
 
   /** Finds the child of a node, or makes it. @param {number} parent @param {number} label @param {number} stack @returns {number} */
