@@ -4,12 +4,13 @@ import { test } from "node:test";
 import { Bins, Reach, amountOf, kindsOf, spread } from "../../crates/report/page/activity.js";
 import { Scale, endOf, ticksOf } from "../../crates/report/page/axis.js";
 import { cellsOf, shadeOf } from "../../crates/report/page/cells.js";
+import { choose } from "../../crates/report/page/choose.js";
 import { counterText, valuesOf } from "../../crates/report/page/counters.js";
 import { boxesOf, laneOf, picksOf, sameIn } from "../../crates/report/page/lane.js";
 import { filterOf, fitted, stretchOf } from "../../crates/report/page/lens.js";
 import { gripAt } from "../../crates/report/page/overview.js";
 import { tracksOf } from "../../crates/report/page/tracks.js";
-import { nameOf, pathsOf } from "../../crates/report/page/tree.js";
+import { merge, nameOf } from "../../crates/report/page/tree.js";
 import { layWaits, waitEvents, waitLists, wakerOf } from "../../crates/report/page/waits.js";
 import { CPU, FAULT, WAIT, page, state } from "./side.mjs";
 
@@ -149,7 +150,7 @@ test("of several samples in a pixel one is drawn, and their number is known", ()
 
 test("the path of a frame is found in another tree", () => {
   const [side] = stacks.sides, { lane } = laid(100);
-  const { tree } = pathsOf(stacks, side, [side.row_stack[2]], state());
+  const tree = merge(stacks, { ...choose(stacks, side, state()), weight: Float64Array.of(0, 0, 1, 0, 0) }, state({ root: "none" }));
   const node = lane.node[2];
   assert.equal(nameOf(stacks, tree, sameIn(lane.tree, node, tree, 0).node), "work");
   assert.deepEqual(sameIn(lane.tree, lane.node[0], tree, 0), { node: 1, isWhole: false });

@@ -2,8 +2,7 @@
 
 import { firstFrom } from "./choose.js";
 import { perSecond } from "./axis.js";
-import { endedAt } from "./data.js";
-import { duration } from "./text.js";
+import { count, duration } from "./text.js";
 
 /** @import {Side} from "./data.js" */
 
@@ -56,19 +55,20 @@ export class Bins {
  * @param {Side} side @returns {Float64Array}
  */
 export function intervalsOf(side) {
+  const { row_event, sample_row, sample_time } = side;
   /** @type {number[][]} */
   const gaps = side.events.map(() => []);
   for (let thread = 0; thread < side.threads.length; thread++) {
     const last = side.events.map(() => -1);
     for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) {
-      const event = side.row_event[side.sample_row[i]], time = side.sample_time[i];
+      const event = row_event[sample_row[i]], time = sample_time[i];
       if (!gaps[event] || gaps[event].length >= 100_000) continue;
       if (last[event] >= 0 && time > last[event]) gaps[event].push(time - last[event]);
       last[event] = time;
     }
   }
   return Float64Array.from(side.events, ({ is_of_cpu }, event) => {
-    const sorted = gaps[event].sort((a, b) => a - b);
+    const sorted = Float64Array.from(gaps[event]).sort();
     return is_of_cpu && sorted.length ? sorted[sorted.length >> 1] : 0;
   });
 }
@@ -86,8 +86,11 @@ export class Reach {
     this.how = side.events.map((event) => event.is_wait ? 0 : event.is_of_cpu && event.unit === "ns" ? 1 : 2);
     /** The longest of each thread, with the time that it took to run again. */
     this.longest = new Float64Array(side.threads.length);
+    const { sample_late, thread_begin } = side;
     for (let thread = 0; thread < side.threads.length; thread++) {
-      for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) this.longest[thread] = Math.max(this.longest[thread], this.of(i) + side.sample_late[i]);
+      let longest = 0;
+      for (let i = thread_begin[thread]; i < thread_begin[thread + 1]; i++) longest = Math.max(longest, this.of(i) + sample_late[i]);
+      this.longest[thread] = longest;
     }
   }
 
@@ -113,15 +116,15 @@ export class Reach {
 
 /** Adds up samples by columns of time. @param {Side} side @param {Spread} spread @returns {Float64Array} */
 export function spread(side, { rows, threads, from, to, columns, amount, reach }) {
-  const bins = new Bins(columns), scale = columns / (to - from);
+  const bins = new Bins(columns), scale = columns / (to - from), { sample_time, sample_row, sample_late, thread_begin } = side;
   const list = threads ?? side.threads.keys();
   for (const thread of /** @type {Iterable<number>} */ (list)) {
-    const last = side.thread_begin[thread + 1];
+    const last = thread_begin[thread + 1];
     // What ends behind the stretch may have begun in it.
     const behind = to + reach.longest[thread];
-    for (let i = firstFrom(side, thread, from); i < last && side.sample_time[i] < behind; i++) {
-      if (!rows[side.sample_row[i]]) continue;
-      const end = endedAt(side, i), begin = end - reach.of(i);
+    for (let i = firstFrom(side, thread, from); i < last && sample_time[i] < behind; i++) {
+      if (!rows[sample_row[i]]) continue;
+      const end = sample_time[i] - sample_late[i], begin = end - reach.of(i);
       if (begin < to) bins.span((begin - from) * scale, (end - from) * scale, amount(i));
     }
   }
@@ -142,19 +145,20 @@ export function largest(values) {
 
 /** Splits rows by event, waits (event -1) last. @param {Side} side @param {Uint8Array} rows @param {string} metric as in the state @returns {Kind[]} */
 export function kindsOf(side, rows, metric) {
-  /** @type {Map<number, Kind>} */
-  const kinds = new Map();
+  const kindOf = (/** @type {number} */ of) => {
+    const event = side.events[of], place = event?.is_wait ? -1 : of;
+    const known = place < 0 ? kinds.find((it) => it?.event === place) : undefined;
+    const unit = place < 0 ? "ns" : metric === "samples" ? "samples" : event?.unit || "samples";
+    return known ?? { event: place, name: place < 0 ? "waits" : event?.name ?? "?", unit, rows: new Uint8Array(rows.length) };
+  };
+  /** The kind of each event. @type {Kind[]} */
+  const kinds = [], { row_event } = side;
   for (let row = 0; row < rows.length; row++) {
     if (!rows[row]) continue;
-    const of = side.row_event[row], event = side.events[of], place = event?.is_wait ? -1 : of;
-    let kind = kinds.get(place);
-    if (!kind) {
-      const unit = place < 0 ? "ns" : metric === "samples" ? "samples" : event?.unit || "samples";
-      kinds.set(place, kind = { event: place, name: place < 0 ? "waits" : event?.name ?? "?", unit, rows: new Uint8Array(rows.length) });
-    }
+    const kind = kinds[row_event[row]] ??= kindOf(row_event[row]);
     kind.rows[row] = 1;
   }
-  return [...kinds.values()].sort((a, b) => (a.event >>> 0) - (b.event >>> 0));
+  return [...new Set(kinds.filter(Boolean))].sort((a, b) => (a.event >>> 0) - (b.event >>> 0));
 }
 
 /** Returns what a sample adds to an area: waits add how long they lasted. @param {Side} side @param {Kind} kind @returns {(sample: number) => number} */
@@ -169,5 +173,5 @@ export function rateText(side, { event, name, unit }, sum, length) {
   if (event < 0) return `${(rate / 1e9).toFixed(2)} threads wait`;
   if (unit === "ns" && side.events[event]?.is_of_cpu) return `${(rate / 1e9).toFixed(2)} CPUs (${name})`;
   if (unit === "ns") return `${duration(rate)} of ${name} per second`;
-  return `${rate >= 100 ? Math.round(rate).toLocaleString("en-US") : rate.toFixed(1)} ${unit}/s${unit === name ? "" : ` (${name})`}`;
+  return `${rate >= 100 ? count(rate) : rate.toFixed(1)} ${unit}/s${unit === name ? "" : ` (${name})`}`;
 }

@@ -87,7 +87,8 @@ export class Bar {
   processesOf() {
     const { app } = this, weights = new Map(), names = new Map(), { side, number } = app.chosen();
     const ofThread = new Float64Array(side.threads.length);
-    for (let row = 0; row < number.length; row++) ofThread[side.row_thread[row]] += number[row];
+    const { row_thread } = side;
+    for (let row = 0; row < number.length; row++) ofThread[row_thread[row]] += number[row];
     side.threads.forEach((thread, i) => {
       const { processKey, process } = thread;
       weights.set(processKey, (weights.get(processKey) ?? 0) + ofThread[i]);

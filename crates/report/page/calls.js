@@ -2,6 +2,7 @@
 
 import { amount, element, percent } from "./text.js";
 import { Grid } from "./grid.js";
+import { ordered } from "./sums.js";
 import { nameOf } from "./tree.js";
 
 /** @import {Calls} from "./tree.js" */
@@ -60,7 +61,7 @@ export class Outline {
     for (let next = work.pop(); next; next = work.pop()) {
       entries.push(next);
       if (!this.isOpen(next.node)) continue;
-      const children = Array.from(calls.children(next.node)).sort((a, b) => calls.total[a] - calls.total[b]);
+      const children = ordered(new Uint32Array(calls.children(next.node)), calls.total, false);
       for (const child of children) if (calls.total[child] > 0) work.push({ node: child, depth: next.depth + 1 });
     }
     return entries;

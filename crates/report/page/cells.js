@@ -27,12 +27,12 @@ export function cellsOf(side, { rows, unit }, fit) {
   const all = endOf(side) / perSecond(side), seconds = Math.max(1, Math.ceil(all / Math.max(fit, 1)));
   const columns = Math.max(1, Math.ceil(all / seconds)), length = seconds * perSecond(side) / CELLS;
   const bins = new Bins(columns * CELLS);
-  for (let i = 0; i < side.sample_time.length; i++) {
-    const row = side.sample_row[i];
+  const { sample_time, sample_row, row_event } = side, amounts = unit === "samples" ? side.sample_number : side.sample_weight;
+  for (let i = 0; i < sample_time.length; i++) {
+    const row = sample_row[i];
     if (!rows[row]) continue;
-    const amount = unit === "samples" ? side.sample_number[i] : side.sample_weight[i];
-    if (side.events[side.row_event[row]]?.is_wait) bins.span(beganAt(side, i) / length, endedAt(side, i) / length, amount);
-    else bins.point(side.sample_time[i] / length, amount);
+    if (side.events[row_event[row]]?.is_wait) bins.span(beganAt(side, i) / length, endedAt(side, i) / length, amounts[i]);
+    else bins.point(sample_time[i] / length, amounts[i]);
   }
   const sum = bins.finish();
   let most = 0;

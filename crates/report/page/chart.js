@@ -78,7 +78,7 @@ export class Chart {
     const { hide, collapse, merge } = state;
     this.lane = this.thread < 0 ? null : app.derive("lane", [side.index, this.thread, app.filters().slice(2), hide, collapse, merge], () => {
       const rows = ever.rows.map((it, row) => it | (waits ? waits.rows[row] : 0));
-      return laneOf(app.page, side, this.thread, rows, reachIn(app).intervals, state);
+      return laneOf(app.page, side, this.thread, rows, reachIn(app).intervals, state, app.paths());
     });
     this.note.textContent = this.lane ? `${things(this.lane.sample.length, "sample")} of this thread; how long a function ran is an estimate from one sample to the next${waits ? ", how long it waited is measured" : ""}` : "no samples are left";
     this.canvas.soon();

@@ -40,13 +40,14 @@ export function choose(page, side, state) {
   const rows = rowsOf(side, state), [from, to] = rangeOf(side, state);
   const { isMixed, unit } = unitOf(side, rows, from, to, state);
   const stacks = chosenStacks(page, side, state);
-  if (stacks) for (let row = 0; row < rows.length; row++) rows[row] &= stacks[side.row_stack[row]];
+  const { row_stack, sample_row, sample_number } = side, amount = unit === "samples" ? sample_number : side.sample_weight;
+  if (stacks) for (let row = 0; row < rows.length; row++) rows[row] &= stacks[row_stack[row]];
   const weight = new Float64Array(rows.length), number = new Float64Array(rows.length);
   let total = 0, samples = 0;
   eachSample(side, from, to, (i) => {
-    const row = side.sample_row[i];
+    const row = sample_row[i];
     if (!rows[row]) return;
-    const n = side.sample_number[i], w = unit === "samples" ? n : side.sample_weight[i];
+    const n = sample_number[i], w = amount[i];
     weight[row] += w;
     number[row] += n;
     total += w;
@@ -60,9 +61,10 @@ export function choose(page, side, state) {
  * @param {Side} side @param {number} from @param {number} to @param {(sample: number, thread: number) => void} visit
  */
 export function eachSample(side, from, to, visit) {
+  const { sample_time, thread_begin } = side;
   for (let thread = 0; thread < side.threads.length; thread++) {
-    const end = side.thread_begin[thread + 1];
-    for (let i = firstFrom(side, thread, from); i < end && side.sample_time[i] < to; i++) visit(i, thread);
+    const end = thread_begin[thread + 1];
+    for (let i = firstFrom(side, thread, from); i < end && sample_time[i] < to; i++) visit(i, thread);
   }
 }
 
@@ -83,10 +85,13 @@ export function firstFrom(side, thread, time) {
  * @returns {{isMixed: boolean, unit: string}}
  */
 function unitOf(side, rows, from, to, state) {
-  const seen = new Set(), see = (/** @type {number} */ row) => { if (rows[row]) seen.add(side.row_event[row]); };
+  const { row_event, sample_row } = side, seen = new Uint8Array(256);
+  const see = (/** @type {number} */ row) => { if (rows[row]) seen[row_event[row]] = 1; };
   if (state.from < 0 && state.to < 0) for (let row = 0; row < rows.length; row++) see(row);
-  else eachSample(side, from, to, (i) => see(side.sample_row[i]));
-  const units = new Set([...seen].map((event) => side.events[event]?.unit || "samples"));
+  else eachSample(side, from, to, (i) => see(sample_row[i]));
+  /** @type {Set<string>} */
+  const units = new Set();
+  seen.forEach((is, event) => { if (is) units.add(side.events[event]?.unit || "samples"); });
   const isMixed = units.size > 1;
   const unit = isMixed || state.metric === "samples" ? "samples" : [...units][0] ?? "samples";
   return { isMixed, unit };
@@ -96,10 +101,10 @@ function unitOf(side, rows, from, to, state) {
 function rowsOf(side, state) {
   const events = eventsOf(side, state);
   const threads = Uint8Array.from(side.threads, (thread) => Number(isChosen(thread, state)));
-  const rows = new Uint8Array(side.row_stack.length);
+  const { row_event, row_thread } = side, rows = new Uint8Array(row_event.length);
   for (let row = 0; row < rows.length; row++) {
     // A damaged recording may have samples of events that it does not describe.
-    rows[row] = (events[side.row_event[row]] ?? 1) & threads[side.row_thread[row]];
+    rows[row] = (events[row_event[row]] ?? 1) & threads[row_thread[row]];
   }
   return rows;
 }
@@ -112,8 +117,8 @@ function rowsOf(side, state) {
 function chosenStacks(page, side, state) {
   const { focus, without, image } = state;
   const wanted = [
-    ...focus.map((name) => Uint8Array.from(page.functions, (it) => Number(it.name === name))),
-    ...image.map((path) => Uint8Array.from(page.functions, (it) => Number(it.image === path))),
+    ...focus.map((name) => which(page, (it) => it.name === name)),
+    ...image.map((path) => which(page, (it) => it.image === path)),
   ];
   if (!wanted.length && !without.length) return null;
   const left = new Uint8Array(side.up.length).fill(1);
@@ -122,15 +127,22 @@ function chosenStacks(page, side, state) {
     for (let i = 0; i < left.length; i++) left[i] &= within[i];
   }
   if (without.length) {
-    const within = through(side, Uint8Array.from(page.functions, (it) => Number(without.includes(it.name))));
+    const within = through(side, which(page, (it) => without.includes(it.name)));
     for (let i = 0; i < left.length; i++) left[i] &= 1 - within[i];
   }
   return left;
 }
 
+/** Finds functions. @param {Page} page @param {(it: import("./data.js").Func) => boolean} is @returns {Uint8Array} 1 for each of them */
+export function which({ functions }, is) {
+  const found = new Uint8Array(functions.length);
+  for (let i = 0; i < found.length; i++) found[i] = Number(is(functions[i]));
+  return found;
+}
+
 /** Finds the stacks with any of some functions. @param {Side} side @param {Uint8Array} functions 1 for each of them @returns {Uint8Array} */
 export function through(side, functions) {
-  const found = new Uint8Array(side.up.length);
-  for (let i = 1; i < found.length; i++) found[i] = found[side.up[i]] | functions[side.stack_function[i]];
+  const { up, stack_function } = side, found = new Uint8Array(up.length);
+  for (let i = 1; i < found.length; i++) found[i] = found[up[i]] | functions[stack_function[i]];
   return found;
 }

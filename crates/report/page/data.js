@@ -75,8 +75,18 @@ export async function unpack(base64) {
   const text = atob(base64);
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).arrayBuffer();
+  const gzip = new DecompressionStream("gzip"), writer = gzip.writable.getWriter(), reader = gzip.readable.getReader();
+  // What is wrong with the stream is said where it is read.
+  writer.write(packed).catch(() => {});
+  writer.close().catch(() => {});
+  // A gzip stream ends with its length before it was packed.
+  const all = new Uint8Array(new DataView(packed.buffer).getUint32(packed.length - 4, true));
+  let at = 0;
+  for (let next = await reader.read(); !next.done; next = await reader.read()) {
+    all.set(next.value, at);
+    at += next.value.length;
+  }
+  return all.buffer;
 }
 
 /** @param {ArrayBuffer} buffer @returns {Page} */
@@ -89,7 +99,9 @@ export function open(buffer) {
   // The last recording gives the names: a function that was renamed is called there what it is called now.
   for (let index = page.sides.length - 1; index >= 0; index--) {
     page.sides[index].index = index;
-    readSide(page.sides[index], columns, page.functions, known, index === 0 ? renamed : new Map());
+    readSide(page.sides[index], columns, page.functions, known, index === 0 ? renamed : new Map(), page.sides.length === 1);
+    // An object of which properties were deleted takes long to read; its copy does not.
+    page.sides[index] = { ...page.sides[index] };
   }
   renameProcess(page);
   for (const thread of page.sides.flatMap((/** @type {Side} */ side) => side.threads)) addKeys(thread, page.sides.length > 1);
@@ -153,9 +165,12 @@ function withOrders(page) {
   if (!isOrdered) order.sort((a, b) => functions[a].name < functions[b].name ? -1 : functions[a].name > functions[b].name ? 1 : a - b);
   page.byName = new Uint32Array(functions.length);
   for (let rank = 0; rank < order.length; rank++) page.byName[order[rank]] = rank;
-  page.images = [...new Set(functions.map((/** @type {Func} */ it) => it.image))].sort();
+  const images = new Set();
+  for (const it of functions) images.add(it.image);
+  page.images = [...images].sort();
   const positions = new Map(page.images.map((/** @type {string} */ image, /** @type {number} */ i) => [image, i]));
-  page.imageOf = Uint32Array.from(functions, (/** @type {Func} */ it) => positions.get(it.image) ?? 0);
+  page.imageOf = new Uint32Array(functions.length);
+  for (let i = 0; i < functions.length; i++) page.imageOf[i] = positions.get(functions[i].image) ?? 0;
   return page;
 }
 
@@ -165,8 +180,9 @@ function withOrders(page) {
  * @param {Func[]} functions of all recordings; those of this one are added
  * @param {Map<string, number>} known
  * @param {Map<string, string>} renamed
+ * @param {boolean} isAlone there is no other recording
  */
-function readSide(side, columns, functions, known, renamed) {
+function readSide(side, columns, functions, known, renamed, isAlone) {
   for (const [name, place] of Object.entries(side.columns)) side[name] = columns.read(/** @type {any} */ (place));
   delete side.columns;
   const samples = side.sample_time.length;
@@ -177,30 +193,42 @@ function readSide(side, columns, functions, known, renamed) {
   side.sample_weight = wide(side.sample_weight ?? new Uint32Array(samples), side.sample_weight_high);
   delete side.sample_weight_high;
   readStacks(side);
-  const own = Uint32Array.from(side.function_name, (name, i) => {
-    const at = side.function_image[i], why = side.function_reason[i];
-    const made = {
-      name: side.text[name],
-      image: at ? side.text[at - 1] : "",
-      side: side.function_side[i],
-      reason: why ? side.text[why - 1] : "",
-    };
+  const { text, function_name, function_image, function_side, function_reason } = side;
+  const own = new Uint32Array(function_name.length), isTwice = repeated(function_name, text.length);
+  for (let i = 0; i < own.length; i++) {
+    const name = function_name[i], at = function_image[i], why = function_reason[i];
+    const made = { name: text[name], image: at ? text[at - 1] : "", side: function_side[i], reason: why ? text[why - 1] : "" };
+    // To make keys of a million functions takes a second, and only functions of one name can be alike.
+    if (isAlone && !isTwice[name]) {
+      own[i] = functions.push(made) - 1;
+      continue;
+    }
     const plain = functionKey(made.name, made.image), key = `${renamed.get(plain) ?? plain}\0${made.side}`;
     let position = known.get(key);
     if (position === undefined) {
       position = functions.push(made) - 1;
       known.set(key, position);
     }
-    return position;
-  });
-  const { frame_function, stack_frame } = side;
-  for (let i = 0; i < frame_function.length; i++) frame_function[i] = own[frame_function[i]];
-  side.stack_function = new Uint32Array(stack_frame.length);
-  for (let i = 0; i < stack_frame.length; i++) side.stack_function[i] = frame_function[stack_frame[i]];
-  side.row_thread = new Uint32Array(side.row_stack.length);
-  for (let thread = 0; thread < side.threads.length; thread++) {
-    for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) side.row_thread[side.sample_row[i]] = thread;
+    own[i] = position;
   }
+  const { frame_function, stack_frame, row_stack, sample_row, thread_begin } = side;
+  for (let i = 0; i < frame_function.length; i++) frame_function[i] = own[frame_function[i]];
+  const stack_function = new Uint32Array(stack_frame.length), row_thread = new Uint32Array(row_stack.length);
+  for (let i = 0; i < stack_frame.length; i++) stack_function[i] = frame_function[stack_frame[i]];
+  for (let thread = 0; thread < side.threads.length; thread++) {
+    for (let i = thread_begin[thread]; i < thread_begin[thread + 1]; i++) row_thread[sample_row[i]] = thread;
+  }
+  Object.assign(side, { stack_function, row_thread });
+}
+
+/** Finds the texts that are there more than once. @param {Uint32Array} texts positions @param {number} length @returns {Uint8Array} 1 for each of them */
+function repeated(texts, length) {
+  const isOnce = new Uint8Array(length), isTwice = new Uint8Array(length);
+  for (let i = 0; i < texts.length; i++) {
+    isTwice[texts[i]] = isOnce[texts[i]];
+    isOnce[texts[i]] = 1;
+  }
+  return isTwice;
 }
 
 /** Rebuilds the callers of stacks, which come in the order of a walk through the trie. @param {any} side */
@@ -253,7 +281,18 @@ class Columns {
 
   /** @param {number} off @param {Uint32Array} lengths @returns {string[]} */
   texts(off, lengths) {
-    const decoder = new TextDecoder();
-    return Array.from(lengths, (length) => decoder.decode(this.bytes.subarray(off, off += length)));
+    const decoder = new TextDecoder(), texts = new Array(lengths.length);
+    let behind = off;
+    for (let i = 0; i < lengths.length; i++) behind += lengths[i];
+    // A decoder takes longer to be called than to decode a name. In this encoding each byte is one character.
+    const { bytes } = this, all = new TextDecoder("latin1").decode(bytes.subarray(off, behind));
+    for (let i = 0, at = off; i < texts.length; i++) {
+      const end = at + lengths[i];
+      let high = 0;
+      for (let byte = at; byte < end; byte++) high |= bytes[byte];
+      texts[i] = high < 128 ? all.slice(at - off, end - off) : decoder.decode(bytes.subarray(at, end));
+      at = end;
+    }
+    return texts;
   }
 }

@@ -1,6 +1,7 @@
 // The frame that was chosen: what it is, what can be done with it, and its callees as a table, also those too narrow to draw.
 
 import { amount, element, percent, short, things } from "./text.js";
+import { ordered } from "./sums.js";
 import { nameOf } from "./tree.js";
 import { Grid } from "./grid.js";
 
@@ -43,7 +44,7 @@ export class Details {
     this.noted = null;
     const { app } = this, { unit } = app.chosen(), whole = app.tree().total[0] || 1;
     const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
-    const children = Array.from(calls.children(node)).sort((a, b) => calls.total[b] - calls.total[a]);
+    const children = ordered(new Uint32Array(calls.children(node)), calls.total, true);
     const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `${calls.ended} ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];
     this.element.replaceChildren(
       element("h2", { title: name }, name),

@@ -3,6 +3,7 @@
 import { amount, element, percent, short, things } from "./text.js";
 import { Grid } from "./grid.js";
 import { around } from "./lazy.js";
+import { ordered } from "./sums.js";
 import { Outline } from "./calls.js";
 
 /** @import {App} from "./main.js" */
@@ -34,20 +35,28 @@ export class Functions {
         element("div", {}, this.above, this.callers.element), element("div", {}, this.below, this.callees.element)));
   }
 
-  /** Functions with samples, or with a match of the search, in the order that was chosen. @returns {number[]} */
+  /** Functions with samples, or with a match of the search, in the order that was chosen. @returns {Uint32Array} */
   rows() {
-    const { app } = this, { own, total } = app.sums(), { functions } = app.page, { sort, search } = app.state;
-    const { matches } = app.found(), rows = [];
-    for (let label = 0; label < functions.length; label++) if (total[label] > 0 && (!search || matches[label])) rows.push(label);
-    /** @type {Record<string, (a: number, b: number) => number>} */
+    const { app } = this, { own, total } = app.sums(), { byName, imageOf } = app.page, { sort, search } = app.state;
+    const { matches } = app.found(), named = new Uint32Array(byName.length), shown = new Uint32Array(byName.length);
+    for (let label = 0; label < named.length; label++) named[byName[label]] = label;
+    let length = 0;
+    for (let i = 0; i < named.length; i++) {
+      const label = named[i];
+      if (total[label] > 0 && (!search || matches[label])) shown[length++] = label;
+    }
+    /** What decides, the last first; what is alike stays ordered by name. @type {Record<string, [ArrayLike<number>, boolean][]>} */
     const orders = {
-      self: (a, b) => own[b] - own[a] || total[b] - total[a],
-      total: (a, b) => total[b] - total[a] || own[b] - own[a],
-      name: (a, b) => app.page.byName[a] - app.page.byName[b],
-      image: (a, b) => app.page.imageOf[a] - app.page.imageOf[b] || own[b] - own[a],
+      self: [[total, true], [own, true]],
+      total: [[own, true], [total, true]],
+      name: [],
+      image: [[own, true], [imageOf, false]],
     };
     const order = Object.hasOwn(orders, sort) ? orders[sort] : orders.self;
-    return rows.sort((a, b) => order(a, b) || app.page.byName[a] - app.page.byName[b]);
+    /** @type {Uint32Array} */
+    let rows = shown.subarray(0, length);
+    for (const [by, falls] of order) rows = ordered(rows, by, falls);
+    return rows;
   }
 
   draw() {

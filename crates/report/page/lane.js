@@ -1,11 +1,10 @@
 // The stacks of one thread in the order of time, and what of them is drawn.
 
 import { beganAt, endedAt } from "./data.js";
-import { pathsOf } from "./tree.js";
+import { Paths } from "./tree.js";
 
 /** @import {Page, Side} from "./data.js" */
 /** @import {State} from "./state.js" */
-/** @import {Tree} from "./tree.js" */
 /** @import {Scale} from "./axis.js" */
 
 /** A sample lasts until the next one, but not longer than so many times the usual distance: then the thread did something else. */
@@ -19,7 +18,7 @@ const PATIENCE = 1.5;
  * @property {Uint32Array} sample
  * @property {Uint32Array} node the innermost frame, in `tree`
  * @property {Uint8Array} isWait
- * @property {Tree} tree
+ * @property {Paths} tree
  * @property {Uint32Array} depth of each node; the root of all has 0
  * @property {number} deepest
  */
@@ -29,10 +28,10 @@ const PATIENCE = 1.5;
 
 /**
  * Collects the stacks of a thread.
- * @param {Page} page @param {Side} side @param {number} thread @param {Uint8Array} rows 1 for rows that count @param {Float64Array} intervals of events @param {State} state
+ * @param {Page} page @param {Side} side @param {number} thread @param {Uint8Array} rows 1 for rows that count @param {Float64Array} intervals of events @param {State} state @param {Paths} [tree] for this state
  * @returns {Lane}
  */
-export function laneOf(page, side, thread, rows, intervals, state) {
+export function laneOf(page, side, thread, rows, intervals, state, tree = new Paths(page, state)) {
   /** @type {number[]} */
   const samples = [];
   for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) if (rows[side.sample_row[i]]) samples.push(i);
@@ -49,11 +48,10 @@ export function laneOf(page, side, thread, rows, intervals, state) {
     end[i] = isWait[i] ? endedAt(side, it) : begin[i] + Math.max(1, PATIENCE * (intervals[event] ?? 0));
     if (i > 0 && end[i - 1] > begin[i]) end[i - 1] = begin[i];
   });
-  const { tree, node: ofStack } = pathsOf(page, side, new Set(samples.map((it) => side.row_stack[side.sample_row[it]])), state);
-  const node = Uint32Array.from(samples, (it) => ofStack[side.row_stack[side.sample_row[it]]]);
-  const depth = new Uint32Array(tree.length);
-  let deepest = 0;
-  for (let at = 1; at < tree.length; at++) deepest = Math.max(deepest, depth[at] = depth[tree.parent[at]] + 1);
+  const ofStack = tree.node[side.index], node = Uint32Array.from(samples, (it) => ofStack[side.row_stack[side.sample_row[it]]]);
+  const { parent } = tree, depth = new Uint32Array(tree.length);
+  for (let at = 1; at < depth.length; at++) depth[at] = depth[parent[at]] + 1;
+  const deepest = node.reduce((most, it) => Math.max(most, depth[it]), 0);
   return { begin, end, sample: Uint32Array.from(samples), node, isWait, tree, depth, deepest };
 }
 
@@ -141,7 +139,7 @@ function common(parent, depth, a, b) {
 
 /**
  * Finds the node of another tree at the end of the same path; where that tree does not have it, its nearest caller that it has.
- * @param {import("./tree.js").Calls} from @param {number} node @param {import("./tree.js").Calls} to @param {number} begin the node of `to` where stacks of this thread begin @returns {{node: number, isWhole: boolean}}
+ * @param {Pick<import("./tree.js").Calls, "label" | "parent">} from @param {number} node @param {import("./tree.js").Calls} to @param {number} begin the node of `to` where stacks of this thread begin @returns {{node: number, isWhole: boolean}}
  */
 export function sameIn(from, node, to, begin) {
   const labels = [];

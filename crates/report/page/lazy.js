@@ -1,8 +1,11 @@
 // Trees that are built only where somebody looks: from leaves to callers, and from one function both ways.
 
 import { NOTHING } from "./tree.js";
+import { ordered } from "./sums.js";
 
 /** @import {Calls, Tree} from "./tree.js" */
+
+/** Nodes of a tree, each with its weight. @typedef {{nodes: Uint32Array, weights: Float64Array}} Members */
 
 /**
  * Walks a tree from some of its nodes, upwards or downwards, and merges what is alike.
@@ -21,73 +24,100 @@ export class Walk {
     this.upwards = upwards;
     this.roots = tree.roots;
     this.ended = upwards ? "begins" : "self";
+    const nodes = Uint32Array.from(from), weights = new Float64Array(nodes.length);
+    let sum = 0;
+    for (let i = 0; i < nodes.length; i++) sum += weights[i] = weight[nodes[i]];
     /** @type {number[]} */
-    this.label = [merges && from.length ? tree.label[from[0]] : NOTHING];
+    this.label = [merges && nodes.length ? tree.label[nodes[0]] : NOTHING];
     this.parent = [0];
-    this.stack = [0];
-    this.total = [from.reduce((sum, node) => sum + weight[node], 0)];
+    this.total = [sum];
     /** What has no further caller, or ended in the function itself. */
     this.own = [0];
-    /** The nodes of the tree that a node stands for, each with its weight. @type {{nodes: number[], weights: number[]}[]} */
-    this.members = [{ nodes: from, weights: from.map((node) => weight[node]) }];
-    /** @type {(number[] | undefined)[]} */
+    /** The nodes of the tree that a node stands for: a part of a list that it shares with its siblings. @type {Members[]} */
+    this.members = [{ nodes, weights }];
+    this.first = [0];
+    this.behind = [nodes.length];
+    /** The node that was made last of each label. */
+    this.known = new Uint32Array(tree.page.functions.length + tree.roots.length);
+    /** @type {(Uint32Array | undefined)[]} */
     this.kids = [undefined];
-    if (!merges) this.kids[0] = this.group(0, from.keys(), from);
+    if (!merges) this.kids[0] = this.group(0, this.members[0]);
   }
 
-  /** @param {number} node @returns {number[]} */
+  /** @param {number} node @returns {Uint32Array} */
   children(node) {
-    return this.kids[node] ??= this.upwards ? this.callers(node) : this.callees(node);
+    return this.kids[node] ??= this.group(node, this.upwards ? this.callers(node) : this.callees(node));
   }
 
-  /** @param {number} node @returns {number[]} */
+  /** @param {number} node @returns {Members} each has the weight that it had below */
   callers(node) {
-    const { nodes } = this.members[node], { parent } = this.tree;
-    const next = nodes.map((it) => parent[it]);
-    return this.group(node, [...nodes.keys()].filter((i) => next[i] !== 0), next);
+    const { nodes, weights } = this.members[node], { parent } = this.tree, first = this.first[node], behind = this.behind[node];
+    const next = new Uint32Array(behind - first), kept = new Float64Array(behind - first);
+    let length = 0;
+    for (let i = first; i < behind; i++) {
+      if (parent[nodes[i]] === 0) continue;
+      next[length] = parent[nodes[i]];
+      kept[length++] = weights[i];
+    }
+    return { nodes: next.subarray(0, length), weights: kept };
   }
 
-  /** @param {number} node @returns {number[]} */
+  /** @param {number} node @returns {Members} */
   callees(node) {
-    /** @type {number[]} */
-    const next = [];
-    // A spread of too many arguments overflows the stack.
-    for (const it of this.members[node].nodes) for (const child of this.tree.children(it)) next.push(child);
-    return this.group(node, next.keys(), next, this.tree.total);
+    const { nodes } = this.members[node], { begin, child, total } = this.tree, first = this.first[node], behind = this.behind[node];
+    let length = 0;
+    for (let i = first; i < behind; i++) length += begin[nodes[i] + 1] - begin[nodes[i]];
+    const next = new Uint32Array(length), weights = new Float64Array(length);
+    length = 0;
+    for (let i = first; i < behind; i++) {
+      for (let at = begin[nodes[i]]; at < begin[nodes[i] + 1]; at++) {
+        next[length] = child[at];
+        weights[length++] = total[child[at]];
+      }
+    }
+    return { nodes: next, weights };
   }
 
-  /**
-   * Makes children of a node: members with one label become one.
-   * @param {number} parent @param {Iterable<number>} which positions in `next` @param {number[]} next nodes of the tree
-   * @param {ArrayLike<number>} [weights] of nodes of the tree; else each has the weight that it had below
-   * @returns {number[]} heaviest first
-   */
-  group(parent, which, next, weights) {
-    /** @type {Map<number, number>} */
-    const known = new Map();
-    const below = this.members[parent].weights;
+  /** Makes children of a node: members with one label become one. @param {number} parent @param {Members} members @returns {Uint32Array} heaviest first */
+  group(parent, { nodes, weights }) {
+    const { known } = this, { label } = this.tree, made = this.label.length, of = new Uint32Array(nodes.length);
     let left = this.total[parent];
-    for (const i of which) {
-      const label = this.tree.label[next[i]], weight = weights ? weights[next[i]] : below[i];
+    for (let i = 0; i < nodes.length; i++) {
+      const is = label[nodes[i]], weight = weights[i];
       if (!weight) continue;
-      let child = known.get(label);
-      if (child === undefined) {
-        child = this.label.push(label) - 1;
+      if (known[is] < made) {
+        known[is] = this.label.push(is) - 1;
         this.parent.push(parent);
-        this.stack.push(this.tree.stack[next[i]]);
         this.total.push(0);
         this.own.push(0);
-        this.members.push({ nodes: [], weights: [] });
-        this.kids.push(undefined);
-        known.set(label, child);
+        this.behind.push(0);
       }
-      this.total[child] += weight;
-      this.members[child].nodes.push(next[i]);
-      this.members[child].weights.push(weight);
+      of[i] = known[is];
+      this.total[of[i]] += weight;
+      this.behind[of[i]]++;
       left -= weight;
     }
     this.own[parent] = Math.max(left, 0);
-    return [...known.values()].sort((a, b) => this.total[b] - this.total[a] || this.label[a] - this.label[b]);
+    this.list(made, of, nodes, weights);
+    const children = new Uint32Array(this.label.length - made).map((_, i) => made + i);
+    return ordered(ordered(children, this.label, false), this.total, true);
+  }
+
+  /** Lists the members of new nodes, of which `behind` has the numbers. @param {number} made the first new node @param {Uint32Array} of the node of each member; 0: none @param {Uint32Array} nodes @param {Float64Array} weights */
+  list(made, of, nodes, weights) {
+    const members = { nodes: new Uint32Array(nodes.length), weights: new Float64Array(nodes.length) }, { first, behind } = this;
+    for (let node = made, sum = 0; node < this.label.length; node++) {
+      this.members.push(members);
+      this.kids.push(undefined);
+      sum += behind[node];
+      behind[node] = first[node] = sum - behind[node];
+    }
+    for (let i = 0; i < nodes.length; i++) {
+      if (of[i] === 0) continue;
+      const at = behind[of[i]]++;
+      members.nodes[at] = nodes[i];
+      members.weights[at] = weights[i];
+    }
   }
 }
 

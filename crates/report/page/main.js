@@ -4,7 +4,7 @@ import { amount, count, element, percent, things } from "./text.js";
 import { functionKey, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
-import { merge, mergeBoth } from "./tree.js";
+import { Paths, merge, mergeBoth } from "./tree.js";
 import { inverted } from "./lazy.js";
 import { search, shareOf, sumsOf } from "./sums.js";
 import { themeOf } from "./colors.js";
@@ -124,12 +124,18 @@ export class App {
     return [...this.filters(), root, hide, collapse, merge, order, this.side().index];
   }
 
+  /** The paths of all stacks, whatever the filters. @param {State} [state] @returns {Paths} */
+  paths(state = this.state) {
+    const { hide, collapse, merge } = state;
+    return this.derive(collapse ? "collapsed paths" : "paths", [hide, merge], () => new Paths(this.page, state));
+  }
+
   /** The samples as a tree, root first; with two recordings also the totals of the other one. @returns {{tree: Tree, before: Float64Array?}} */
   merged() {
     return this.derive("merged", this.shape(), () => {
-      if (this.page.sides.length < 2) return { tree: merge(this.page, this.chosen(), this.state), before: null };
+      if (this.page.sides.length < 2) return { tree: merge(this.page, this.chosen(), this.state, this.paths()), before: null };
       const sides = this.state.side === 0 ? [1, 0] : [0, 1];
-      return mergeBoth(this.page, [this.chosen(this.page.sides[sides[0]]), this.chosen(this.page.sides[sides[1]])], this.state);
+      return mergeBoth(this.page, [this.chosen(this.page.sides[sides[0]]), this.chosen(this.page.sides[sides[1]])], this.state, this.paths());
     });
   }
 
@@ -146,7 +152,8 @@ export class App {
   /** The tree with all recursion: where a cycle is drawn once, what passed through its other functions is not seen. @returns {Tree} */
   expanded() {
     if (!this.state.collapse) return this.tree();
-    return this.derive("expanded", this.shape(), () => merge(this.page, this.chosen(), { ...this.state, collapse: false }));
+    const state = { ...this.state, collapse: false };
+    return this.derive("expanded", this.shape(), () => merge(this.page, this.chosen(), state, this.paths(state)));
   }
 
   sums() {

@@ -18,8 +18,9 @@ const STRIP = 56;
 
 /** The samples that all filters but that by time leave. @param {App} app @returns {Chosen} */
 export function everAt(app) {
-  const side = app.side(), state = { ...app.state, from: -1, to: -1 };
-  return app.derive(`ever ${side.index}`, [state.process, state.thread, state.event, state.image, state.focus, state.without, state.metric], () => choose(app.page, side, state));
+  const side = app.side(), { state } = app, isWhole = state.from < 0 && state.to < 0;
+  const from = [state.process, state.thread, state.event, state.image, state.focus, state.without, state.metric];
+  return app.derive(`ever ${side.index}`, from, () => isWhole ? app.chosen() : choose(app.page, side, { ...state, from: -1, to: -1 }));
 }
 
 /** @param {App} app @returns {Reach} */

@@ -10,7 +10,7 @@ export function percent(share) {
 
 /** @param {number} number @returns {string} */
 export function count(number) {
-  return Math.round(number).toLocaleString("en-US");
+  return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** @param {number} number @param {string} thing @returns {string} */

@@ -35,7 +35,9 @@ export function lanesIn(app) {
 /** Adds the weights of rows up by thread. @param {Chosen?} chosen @param {number} threads @returns {Float64Array} */
 export function byThread(chosen, threads) {
   const sums = new Float64Array(threads);
-  chosen?.weight.forEach((weight, row) => { sums[chosen.side.row_thread[row]] += weight; });
+  if (!chosen) return sums;
+  const { weight, side: { row_thread } } = chosen;
+  for (let row = 0; row < weight.length; row++) sums[row_thread[row]] += weight[row];
   return sums;
 }
 

@@ -1,5 +1,7 @@
 // Stacks merged into a tree, root first. Everything here is a loop: stacks may be 10,000 frames deep.
 
+import { which } from "./choose.js";
+
 /** @import {Page, Side} from "./data.js" */
 /** @import {Chosen} from "./choose.js" */
 /** @import {State} from "./state.js" */
@@ -12,13 +14,15 @@
  * @property {ArrayLike<number>} total what passed through here
  * @property {ArrayLike<number>} own what ended here
  * @property {string} ended what it means to end here: `self`, or `begins` where the children are callers and a stack begins here
- * @property {ArrayLike<number>} stack a stack that led here
  * @property {string[]} roots what stacks begin with
  * @property {(node: number) => ArrayLike<number>} children in the order of drawing
  */
 
 /** The label of the root of everything. */
 export const NOTHING = 0xffffffff;
+
+/** Rows are many if there is one for so many paths. */
+const MANY = 32;
 
 /** @implements {Calls} */
 export class Tree {
@@ -29,72 +33,47 @@ export class Tree {
     this.length = 1;
     this.label = new Uint32Array(1024).fill(NOTHING, 0, 1);
     this.parent = new Uint32Array(1024);
-    this.stack = new Uint32Array(1024);
-    this.own = new Float64Array(1024);
+    this.own = new Float64Array(0);
     this.total = new Float64Array(0);
     this.begin = new Uint32Array(0);
     this.child = new Uint32Array(0);
     this.sorted = new Uint8Array(0);
-    this.slots = new Uint32Array(4096);
     this.byName = false;
     /** Samples of which nothing but hidden frames was left: they do not count. */
     this.emptied = 0;
     this.ended = "self";
   }
 
-  /** Finds the child of a node, or makes it. @param {number} parent @param {number} label @param {number} stack @returns {number} */
-  node(parent, label, stack) {
-    const mask = this.slots.length - 1;
-    let slot = mix(parent, label) & mask;
-    for (let node = this.slots[slot]; node !== 0; node = this.slots[slot]) {
-      if (this.parent[node] === parent && this.label[node] === label) return node;
-      slot = (slot + 1) & mask;
+  /** Makes room for more nodes. @param {number} count @returns {number} the first of them */
+  room(count) {
+    const first = this.length;
+    this.length += count;
+    if (this.length > this.label.length) {
+      const length = Math.max(this.length, this.label.length * 2);
+      this.label = longer(this.label, length);
+      this.parent = longer(this.parent, length);
     }
-    const made = this.length++;
-    if (made === this.label.length) this.grow();
+    return first;
+  }
+
+  /** @param {number} parent @param {number} label @returns {number} */
+  node(parent, label) {
+    const made = this.room(1);
     this.label[made] = label;
     this.parent[made] = parent;
-    this.stack[made] = stack;
-    this.slots[slot] = made;
-    if (this.length * 2 > this.slots.length) this.rehash();
     return made;
   }
 
-  grow() {
-    const length = this.label.length * 2;
-    this.label = wider(this.label, new Uint32Array(length));
-    this.parent = wider(this.parent, new Uint32Array(length));
-    this.stack = wider(this.stack, new Uint32Array(length));
-    this.own = wider(this.own, new Float64Array(length));
-  }
-
-  rehash() {
-    this.slots = new Uint32Array(this.slots.length * 2);
-    const mask = this.slots.length - 1;
-    for (let node = 1; node < this.length; node++) {
-      let slot = mix(this.parent[node], this.label[node]) & mask;
-      while (this.slots[slot] !== 0) slot = (slot + 1) & mask;
-      this.slots[slot] = node;
-    }
-  }
-
-  /** Adds up, and lists children, once all nodes are there. @param {boolean} byName order siblings by name, else by weight */
-  finish(byName) {
-    this.byName = byName;
-    this.slots = new Uint32Array(0);
-    const { length, parent } = this;
-    this.total = this.own.slice(0, length);
-    this.begin = new Uint32Array(length + 1);
-    for (let node = length - 1; node > 0; node--) {
-      this.total[parent[node]] += this.total[node];
-      this.begin[parent[node] + 1]++;
-    }
-    for (let node = 0; node < length; node++) this.begin[node + 1] += this.begin[node];
-    const next = this.begin.slice();
-    this.child = new Uint32Array(Math.max(length - 1, 0));
-    for (let node = 1; node < length; node++) this.child[next[parent[node]]++] = node;
-    this.sorted = new Uint8Array(length);
-    return this;
+  /** Adds up, and lists children, once all nodes are there. @param {Float64Array} own of each node @param {boolean} byName order siblings by name, else by weight */
+  finish(own, byName) {
+    const { length } = this, isFull = length === this.label.length;
+    const label = isFull ? this.label : this.label.slice(0, length), parent = isFull ? this.parent : this.parent.slice(0, length);
+    const begin = new Uint32Array(length + 2), child = new Uint32Array(length - 1);
+    for (let node = 1; node < length; node++) begin[parent[node] + 2]++;
+    for (let node = 0; node < length; node++) begin[node + 2] += begin[node + 1];
+    // Where the children of a node begin moves to where they end: there those of the next one begin.
+    for (let node = 1; node < length; node++) child[begin[parent[node] + 1]++] = node;
+    return Object.assign(this, { byName, label, parent, own, begin, child, total: withCallees(own, parent), sorted: new Uint8Array(length) });
   }
 
   /** @param {number} node @returns {Uint32Array} */
@@ -111,10 +90,74 @@ export class Tree {
   }
 }
 
-/** @template {Uint32Array | Float64Array} A @param {A} from @param {A} into @returns {A} */
-function wider(from, into) {
+/** @param {Uint32Array} from @param {number} length */
+function longer(from, length) {
+  const into = new Uint32Array(length);
   into.set(from);
   return into;
+}
+
+/** Adds to each node what its callees have. @param {Float64Array} own @param {Uint32Array} parent @returns {Float64Array} */
+function withCallees(own, parent) {
+  const total = own.slice();
+  for (let node = total.length - 1; node > 0; node--) total[parent[node]] += total[node];
+  return total;
+}
+
+/**
+ * All stacks of a page, those with the same functions as one: a tree of which each merged tree is a part. Filters do not change it; only
+ * what is hidden, collapsed or merged does.
+ */
+export class Paths {
+  /** @param {Page} page @param {State} state */
+  constructor(page, state) {
+    /** @type {string[]} */
+    this.roots = [];
+    this.length = 1;
+    const most = page.sides.reduce((sum, side) => sum + side.up.length, 1);
+    this.label = new Uint32Array(most).fill(NOTHING, 0, 1);
+    this.parent = new Uint32Array(most);
+    this.slots = new Uint32Array(2 ** Math.ceil(Math.log2(most * 1.5)));
+    const how = rules(page, state);
+    /** The node of each stack, by recording. */
+    this.node = page.sides.map(({ up, stack_function }) => {
+      const node = new Uint32Array(up.length);
+      for (let stack = 1; stack < node.length; stack++) node[stack] = this.step(node[up[stack]], stack_function[stack], how);
+      return node;
+    });
+    this.label = this.label.slice(0, this.length);
+    this.parent = this.parent.slice(0, this.length);
+    this.slots = new Uint32Array(0);
+  }
+
+  /** Finds the node of a frame and its callers. @param {number} node of its caller @param {number} label @param {Rules} how @returns {number} */
+  step(node, label, how) {
+    if (how.hidden?.[label]) return node;
+    if (how.image) {
+      label = how.image[label];
+      if (this.label[node] === label) return node;
+    }
+    if (how.collapse) {
+      // The same function further out is the same frame: what lies between is a cycle.
+      for (let at = node; at !== 0; at = this.parent[at]) if (this.label[at] === label) return at;
+    }
+    return this.child(node, label);
+  }
+
+  /** Finds the child of a node, or makes it. @param {number} parent @param {number} label @returns {number} */
+  child(parent, label) {
+    const { slots } = this, mask = slots.length - 1;
+    let slot = mix(parent, label) & mask;
+    for (let node = slots[slot]; node !== 0; node = slots[slot]) {
+      if (this.parent[node] === parent && this.label[node] === label) return node;
+      slot = (slot + 1) & mask;
+    }
+    const made = this.length++;
+    this.label[made] = label;
+    this.parent[made] = parent;
+    slots[slot] = made;
+    return made;
+  }
 }
 
 /** @param {number} parent @param {number} label @returns {number} */
@@ -125,133 +168,156 @@ function mix(parent, label) {
   return (hash ^ hash >>> 13) >>> 0;
 }
 
+/** What becomes of functions: 1 for those that are hidden, null if none is, and what stands for an image. @typedef {{hidden: Uint8Array?, collapse: boolean, image: Uint32Array?}} Rules */
+
+/** @param {Page} page @param {State} state @returns {Rules} */
+function rules(page, { hide, collapse, merge }) {
+  const hidden = hide.length ? which(page, (it) => hide.includes(it.name)) : null;
+  return { hidden, collapse, image: merge === "image" ? firstOfImage(page.imageOf) : null };
+}
+
+/** Lists for each function one that stands for its image. @param {Uint32Array} imageOf @returns {Uint32Array} */
+function firstOfImage(imageOf) {
+  const first = new Map();
+  imageOf.forEach((image, i) => { if (!first.has(image)) first.set(image, i); });
+  return imageOf.map((image) => first.get(image) ?? 0);
+}
+
 /**
  * Merges the chosen samples of a recording.
- * @param {Page} page @param {Chosen} chosen @param {State} state @returns {Tree}
+ * @param {Page} page @param {Chosen} chosen @param {State} state @param {Paths} [paths] for this state @returns {Tree}
  */
-export function merge(page, chosen, state) {
-  const { roots, ofThread } = rootsOf([chosen.side], state.root);
-  const tree = new Tree(page, roots);
-  add(tree, chosen, ofThread[0], chosen.weight, rules(page, state));
-  return tree.finish(state.order === "name");
+export function merge(page, chosen, state, paths = new Paths(page, state)) {
+  const { tree, leaves } = mergeAll(page, [chosen], state, paths);
+  return tree.finish(ownOf(tree, chosen, leaves[0]), state.order === "name");
 }
 
 /**
  * Merges the chosen samples of two recordings into the same nodes; returns the tree, whose weights are those of the second, and the
  * totals of the first.
- * @param {Page} page @param {[Chosen, Chosen]} chosen @param {State} state @returns {{tree: Tree, before: Float64Array}}
+ * @param {Page} page @param {[Chosen, Chosen]} chosen @param {State} state @param {Paths} [paths] for this state
+ * @returns {{tree: Tree, before: Float64Array}}
  */
-export function mergeBoth(page, [first, second], state) {
-  const { roots, ofThread } = rootsOf([first.side, second.side], state.root);
-  const tree = new Tree(page, roots), how = rules(page, state);
-  add(tree, first, ofThread[0], first.weight, how);
-  const own = tree.own.slice(0, tree.length);
-  tree.own.fill(0);
-  add(tree, second, ofThread[1], second.weight, how);
-  const before = new Float64Array(tree.length);
-  before.set(own);
-  for (let node = tree.length - 1; node > 0; node--) before[tree.parent[node]] += before[node];
-  return { tree: tree.finish(state.order === "name"), before };
+export function mergeBoth(page, chosen, state, paths = new Paths(page, state)) {
+  const { tree, leaves } = mergeAll(page, chosen, state, paths);
+  tree.finish(ownOf(tree, chosen[1], leaves[1]), state.order === "name");
+  return { tree, before: withCallees(ownOf(tree, chosen[0], leaves[0]), tree.parent) };
 }
 
 /**
- * Merges stacks as `merge` does, without what they begin with, and whatever they weigh.
- * @param {Page} page @param {Side} side @param {Iterable<number>} stacks @param {State} state
- * @returns {{tree: Tree, node: Uint32Array}} and the node of each of the stacks
+ * Makes the nodes of rows, root by root.
+ * @param {Page} page @param {Chosen[]} all @param {State} state @param {Paths} paths
+ * @returns {{tree: Tree, leaves: Uint32Array[]}} and for each recording the node in which each row ends; `NOTHING` where all is hidden
  */
-export function pathsOf(page, side, stacks, state) {
-  const tree = new Tree(page, []), how = rules(page, state);
-  const node = new Uint32Array(side.up.length), inRoot = new Uint32Array(side.up.length);
-  for (const stack of stacks) nodeOf(tree, side, stack, 0, 1, node, inRoot, how);
-  return { tree: tree.finish(state.order === "name"), node };
-}
-
-/** What becomes of the frames of a function. */
-const KEEP = 0, HIDE = 1;
-
-/** @typedef {{of: Uint8Array, collapse: boolean, image: Uint32Array?}} Rules */
-
-/** @param {Page} page @param {State} state @returns {Rules} */
-function rules(page, state) {
-  const of = Uint8Array.from(page.functions, (it) => state.hide.includes(it.name) ? HIDE : KEEP);
-  return { of, collapse: state.collapse, image: state.merge === "image" ? firstOfImage(page) : null };
-}
-
-/** Lists for each function one that stands for its image. @param {Page} page @returns {Uint32Array} */
-function firstOfImage(page) {
-  const first = new Map();
-  page.imageOf.forEach((image, i) => { if (!first.has(image)) first.set(image, i); });
-  return page.imageOf.map((image) => first.get(image) ?? 0);
+function mergeAll(page, all, state, paths) {
+  const { roots, ofThread } = rootsOf(all.map((it) => it.side), state.root);
+  const tree = new Tree(page, roots), used = new Used(paths);
+  const ordered = all.map((chosen, i) => byRoot(chosen, ofThread[i], Math.max(roots.length, 1)));
+  const leaves = all.map((chosen) => new Uint32Array(chosen.weight.length)), seen = all.map(({ side }) => new Uint32Array(state.collapse ? side.up.length : 0));
+  for (let root = 0; root < ordered[0].begin.length - 1; root++) {
+    const lists = ordered.map(({ begin, rows }) => rows.subarray(begin[root], begin[root + 1]));
+    if (lists.every((rows) => rows.length === 0)) continue;
+    const above = roots.length ? tree.node(0, page.functions.length + root) : 0;
+    /** @type {Uint32Array[]} */
+    const ends = all.map(({ side: { index, row_stack } }, i) => {
+      const node = paths.node[index];
+      return lists[i].map((row) => node[row_stack[row]]);
+    });
+    if (state.collapse) ends.push(...all.map(({ side }, i) => callersOf(side, lists[i], paths.node[side.index], seen[i], root + 1)));
+    const node = used.into(tree, above, ends);
+    all.forEach(({ side: { row_stack }, number }, i) => {
+      const rows = lists[i], paths = ends[i], leaf = leaves[i];
+      for (let at = 0; at < rows.length; at++) {
+        const row = rows[at];
+        leaf[row] = paths[at] ? node[paths[at]] : row_stack[row] ? NOTHING : above;
+        if (leaf[row] === NOTHING) tree.emptied += number[row];
+      }
+    });
+  }
+  return { tree, leaves };
 }
 
 /**
- * Adds rows, those with one root together, because a stack is walked once for each root.
- * @param {Tree} tree @param {Chosen} chosen @param {Uint32Array} rootOfThread @param {Float64Array} weight @param {Rules} how
+ * Lists the paths of rows and of all their callers: where a cycle is drawn once, a caller may be beside the path of what it calls.
+ * @param {Side} side @param {Uint32Array} rows @param {Uint32Array} pathOf each stack @param {Uint32Array} seen the root for which a stack was seen last
+ * @param {number} root @returns {Uint32Array}
  */
-function add(tree, { side, rows, number }, rootOfThread, weight, how) {
-  const known = new Uint32Array(side.up.length), inRoot = new Uint32Array(side.up.length);
-  const functions = tree.page.functions.length;
-  for (const [root, list] of byRoot(side, rows, weight, rootOfThread)) {
-    const begin = tree.roots.length ? tree.node(0, functions + root, 0) : 0;
-    for (const row of list) {
-      const leaf = nodeOf(tree, side, side.row_stack[row], begin, root + 1, known, inRoot, how);
-      if (leaf === begin && side.row_stack[row] !== 0) tree.emptied += number[row];
-      else tree.own[leaf] += weight[row];
+function callersOf({ up, row_stack }, rows, pathOf, seen, root) {
+  const paths = [];
+  for (let i = 0; i < rows.length; i++) {
+    for (let stack = row_stack[rows[i]]; stack !== 0 && seen[stack] !== root; stack = up[stack]) {
+      seen[stack] = root;
+      paths.push(pathOf[stack]);
     }
   }
+  return Uint32Array.from(paths);
 }
 
-/**
- * @param {Side} side @param {Uint8Array} rows @param {Float64Array} weight @param {Uint32Array} rootOfThread
- * @returns {Map<number, number[]>}
- */
-function byRoot(side, rows, weight, rootOfThread) {
-  /** @type {Map<number, number[]>} */
-  const lists = new Map();
-  for (let row = 0; row < rows.length; row++) {
-    if (!weight[row]) continue;
-    const root = rootOfThread[side.row_thread[row]];
-    const list = lists.get(root);
-    if (list) list.push(row);
-    else lists.set(root, [row]);
+/** Collects the paths that rows of one root need, with their callers, and makes nodes of them. */
+class Used {
+  /** @param {Paths} paths */
+  constructor(paths) {
+    this.paths = paths;
+    /** The root for which a path was collected last. */
+    this.by = new Uint32Array(paths.length);
+    this.root = 0;
+    this.list = new Uint32Array(paths.length);
+    /** The node of each path that was collected. */
+    this.node = new Uint32Array(paths.length);
   }
-  return lists;
+
+  /** @param {Tree} tree @param {number} above the node of the root @param {Uint32Array[]} ends paths in which rows end @returns {Uint32Array} the node of each path */
+  into(tree, above, ends) {
+    const { node, paths: { label, parent } } = this, list = this.collect(ends);
+    let made = tree.room(list.length);
+    const { label: labels, parent: parents } = tree;
+    for (let i = 0; i < list.length; i++, made++) {
+      const path = list[i], caller = parent[path];
+      node[path] = made;
+      labels[made] = label[path];
+      parents[made] = caller === 0 ? above : node[caller];
+    }
+    return node;
+  }
+
+  /** Lists paths and their callers in order: callers come before their callees. @param {Uint32Array[]} ends @returns {Uint32Array} */
+  collect(ends) {
+    const { by, list, paths: { parent } } = this, root = ++this.root, many = by.length / MANY;
+    let length = 0;
+    if (ends.reduce((sum, it) => sum + it.length, 0) < many) {
+      for (const paths of ends) {
+        for (let i = 0; i < paths.length; i++) {
+          for (let path = paths[i]; path !== 0 && by[path] !== root; path = parent[path]) {
+            by[path] = root;
+            list[length++] = path;
+          }
+        }
+      }
+      return list.subarray(0, length).sort();
+    }
+    // To look at all paths is faster than to walk from each.
+    for (const paths of ends) for (let i = 0; i < paths.length; i++) by[paths[i]] = root;
+    for (let path = by.length - 1; path > 0; path--) if (by[path] === root) by[parent[path]] = root;
+    for (let path = 1; path < by.length; path++) if (by[path] === root) list[length++] = path;
+    return list.subarray(0, length);
+  }
 }
 
-/**
- * Finds the node of a stack. `known` has those that were found for the root that `inRoot` says.
- * @param {Tree} tree @param {Side} side @param {number} stack @param {number} begin @param {number} root
- * @param {Uint32Array} known @param {Uint32Array} inRoot @param {Rules} how @returns {number}
- */
-function nodeOf(tree, side, stack, begin, root, known, inRoot, how) {
-  /** @type {number[]} */
-  const path = [];
-  let at = stack;
-  while (at !== 0 && inRoot[at] !== root) {
-    path.push(at);
-    at = side.up[at];
-  }
-  let node = at === 0 ? begin : known[at];
-  for (let i = path.length - 1; i >= 0; i--) {
-    node = step(tree, node, side.stack_function[path[i]], path[i], how);
-    known[path[i]] = node;
-    inRoot[path[i]] = root;
-  }
-  return node;
+/** Orders the rows that count by what their stacks begin with. @param {Chosen} chosen @param {Uint32Array} rootOfThread @param {number} roots */
+function byRoot({ side: { row_thread }, weight }, rootOfThread, roots) {
+  const begin = new Uint32Array(roots + 1);
+  for (let row = 0; row < weight.length; row++) if (weight[row]) begin[rootOfThread[row_thread[row]] + 1]++;
+  for (let root = 0; root < roots; root++) begin[root + 1] += begin[root];
+  const rows = new Uint32Array(begin[roots]), next = begin.slice();
+  for (let row = 0; row < weight.length; row++) if (weight[row]) rows[next[rootOfThread[row_thread[row]]]++] = row;
+  return { begin, rows };
 }
 
-/** @param {Tree} tree @param {number} node @param {number} label @param {number} stack @param {Rules} how @returns {number} */
-function step(tree, node, label, stack, how) {
-  if (how.of[label] === HIDE) return node;
-  if (how.image) {
-    label = how.image[label];
-    if (tree.label[node] === label) return node;
-  }
-  if (how.collapse) {
-    // The same function further out is the same frame: what lies between is a cycle.
-    for (let at = node; at !== 0; at = tree.parent[at]) if (tree.label[at] === label) return at;
-  }
-  return tree.node(node, label, stack);
+/** Adds up what ended in each node. @param {Tree} tree @param {Chosen} chosen @param {Uint32Array} leaves @returns {Float64Array} */
+function ownOf(tree, { weight }, leaves) {
+  const own = new Float64Array(tree.length);
+  for (let row = 0; row < weight.length; row++) if (leaves[row] !== NOTHING) own[leaves[row]] += weight[row];
+  return own;
 }
 
 /**
@@ -266,7 +332,7 @@ export function rootsOf(sides, root) {
   return { roots, ofThread: sides.map((side) => Uint32Array.from(side.threads, (it) => position.get(name(it)) ?? 0)) };
 }
 
-/** Names a node. @param {Page} page @param {Calls} calls @param {number} node @returns {string} */
+/** Names a node. @param {Page} page @param {Pick<Calls, "label" | "roots">} calls @param {number} node @returns {string} */
 export function nameOf(page, calls, node) {
   const label = calls.label[node];
   if (label === NOTHING) return "all";

@@ -22,14 +22,13 @@ export function waitEvents(side, state) {
 
 /** @param {Side} side @returns {WaitLists} */
 export function waitLists(side) {
+  const { thread_begin, row_event, sample_row } = side, isWait = Uint8Array.from(side.events, (event) => Number(event.is_wait));
   const begin = new Uint32Array(side.threads.length + 1);
   /** @type {number[]} */
   const sample = [];
   for (let thread = 0; thread < side.threads.length; thread++) {
     const own = [];
-    for (let i = side.thread_begin[thread]; i < side.thread_begin[thread + 1]; i++) {
-      if (side.events[side.row_event[side.sample_row[i]]]?.is_wait) own.push(i);
-    }
+    for (let i = thread_begin[thread]; i < thread_begin[thread + 1]; i++) if (isWait[row_event[sample_row[i]]]) own.push(i);
     // A wait for something and the wait for a CPU behind it end when the thread runs again, and have this time both.
     own.sort((a, b) => endedAt(side, a) - endedAt(side, b) || a - b);
     for (const it of own) sample.push(it);
