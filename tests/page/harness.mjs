@@ -23,7 +23,7 @@ import { sumsOf } from "../../crates/report/page/sums.js";
 export const MODULES = join(ROOT, "crates/report/page");
 // tests/tests/page.rs says where these are; without it, they are where it left them.
 const RECORDINGS = process.env.ICECORE_PAGE_RECORDINGS ?? join(ROOT, "target/tmp/page");
-const REPORT = process.env.ICECORE_REPORT ?? join(ROOT, "target/debug/icecore-report");
+export const REPORT = process.env.ICECORE_REPORT ?? join(ROOT, "target/debug/icecore-report");
 
 mkdirSync(RECORDINGS, { recursive: true });
 /** A folder for the files of this run. */

@@ -7,9 +7,11 @@
 //! | [`inside`] | the report inside the test's process, and its snapshots |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
+//! | [`told`] | a compiled program, and a recording of it |
 
 pub mod corpus;
 pub mod elsewhere;
 pub mod inside;
 pub mod machine;
 pub mod synthetic;
+pub mod told;

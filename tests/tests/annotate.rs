@@ -1,92 +1,11 @@
 //! `annotate` of a program that the test compiles: which line and instruction has which samples, what was inlined, and how far a source
 //! text is proven.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use icecore_format::records::{Change, ImagePartsV1, Location, Origin, Piece};
+use icecore_format::records::{Change, ImagePartsV1, Origin, Piece};
 use icecore_tests::inside::{report, run_in};
 use icecore_tests::synthetic::Builder;
+use icecore_tests::told::{SOURCE, Told, objdump};
 use serde_json::Value;
-
-const SOURCE: &str = "\
-__attribute__((noinline)) int leaf(int x) { return x * 3 + 1; }
-static inline __attribute__((always_inline)) int inlined(int x) {
-\treturn leaf(x) + 1;
-}
-__attribute__((noinline)) int caller(int x) {
-  return inlined(x) + 2;
-}
-int main(int argc, char **argv) { return caller(argc); }
-";
-
-/// A program at fixed addresses, and a recording of it.
-struct Told {
-    dir: tempfile::TempDir,
-    leaf: u64,
-    /// The call of `leaf` in `caller`, and the address after it.
-    call: u64,
-    behind: u64,
-}
-
-fn run(program: &str, args: &[&str]) -> String {
-    let out = Command::new(program).args(args).output().expect("it is installed");
-    assert!(out.status.success(), "{program} {args:?}");
-    String::from_utf8(out.stdout).expect("UTF-8")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-fn hex(word: &str) -> u64 {
-    u64::from_str_radix(word, 16).expect("a number")
-}
-
-/// Lists address and text of the instructions of a function, as objdump does.
-fn objdump(program: &Path, function: &str) -> Vec<(u64, String)> {
-    let option = format!("--disassemble={function}");
-    let out = run("objdump", &[&option, "--no-show-raw-insn", text(program)]);
-    let rows = out.lines().filter_map(|line| line.trim().split_once(":\t"));
-    rows.map(|(at, text)| (hex(at), text.trim().to_owned())).collect()
-}
-
-impl Told {
-    /// Four samples hit the first instruction of `leaf`, called from `caller`; two hit the last of `caller`.
-    fn new(compiler: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
-        std::fs::write(&source, SOURCE).expect("room");
-        let flags = "-O1 -g -gdwarf-5 -no-pie -fno-optimize-sibling-calls -Wl,-Ttext-segment=0x400000";
-        let flags: Vec<&str> = flags.split(' ').chain([text(&source), "-o", text(&program)]).collect();
-        run(compiler, &flags);
-        let (leaf, caller) = (objdump(&program, "leaf"), objdump(&program, "caller"));
-        let call = caller.iter().position(|(_, text)| text.contains("<leaf>")).expect("a call");
-        let (call, behind, last) = (caller[call].0, caller[call + 1].0, caller.last().expect("code").0);
-        let mut b = Builder::default();
-        let image = b.image_on_disk(&program).expect("the program");
-        let task = b.task(9, 9, "p");
-        b.change(0, Change::FOUND, 9, 1, "p");
-        b.map(1, 9, 0x40_1000, image, Origin::SCAN);
-        let at = |address: u64| Location::Image { image, file_off: address - 0x40_0000 };
-        let called = b.stack_at(&[at(leaf[0].0), at(behind)]);
-        let alone = b.stack_at(&[at(last)]);
-        for (time, stack) in (10..).zip([called, called, called, called, alone, alone]) {
-            b.sample(time, 0, task, &[], &[]).user_stack = stack;
-        }
-        b.write(&dir.path().join("r.icecore"), true).expect("room");
-        Self { leaf: leaf[0].0, call, behind, dir }
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        let line = [&["annotate", "DIR/r.icecore", "--json"], words].concat();
-        serde_json::from_str(&report(self.dir.path(), &line)).expect("JSON")
-    }
-
-    fn program(&self) -> PathBuf {
-        self.dir.path().join("p")
-    }
-}
 
 fn instruction(annotate: &Value, at: u64) -> &Value {
     let all = annotate["code"][0]["instructions"].as_array().expect("instructions");
@@ -180,7 +99,7 @@ fn a_source_text_is_proven_unchecked_newer_or_refused() {
     let moved = clang.dir.path().join("tree");
     std::fs::create_dir(&moved).expect("room");
     std::fs::write(moved.join("p.c"), SOURCE).expect("room");
-    let found = clang.json(&["leaf", "--source-dir", text(&moved)]);
+    let found = clang.json(&["leaf", "--source-dir", &moved.display().to_string()]);
     assert_eq!(found["sources"][0]["proof"], "md5");
     std::fs::remove_file(gcc.dir.path().join("p.c")).expect("there");
     assert_eq!(proof(&gcc), [Value::Null, false.into(), "missing".into()]);

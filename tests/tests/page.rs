@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use icecore_tests::machine::{program, text};
 use icecore_tests::synthetic::{busy, changed, deep, hostile, wide};
+use icecore_tests::told::Told;
 
 /// The folder of the tests.
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
@@ -42,6 +43,11 @@ fn tracks_charts_and_maps_lie_where_the_times_of_samples_say() {
     run("time.test.mjs");
 }
 
+#[test]
+fn lines_and_instructions_are_those_of_annotate() {
+    run("code.test.mjs");
+}
+
 /// Runs a file of tests by Node.js.
 fn run(file: &str) {
     let mut node = Command::new("node");
@@ -58,6 +64,10 @@ fn recordings() -> &'static Path {
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
         std::fs::create_dir_all(&folder).expect("room");
+        let told = folder.join("told");
+        std::fs::create_dir_all(&told).expect("room");
+        Told::write("cc", &told);
+        std::fs::rename(told.join("r.icecore"), folder.join("code.icecore")).expect("room");
         let [before, after] = changed();
         let recordings = [("busy", busy()), ("deep", deep()), ("wide", wide()), ("hostile", hostile())];
         for (name, recording) in recordings.into_iter().chain([("before", before), ("after", after)]) {

@@ -151,7 +151,7 @@ function helpOf() {
     ["1 … 8", "views"], ["/", "search; Escape ends it"], ["u", "undo (the browser's back)"], ["r", "reset all filters"], ["d", "dark or light"],
     ["arrows", "move between frames, rows, threads"], ["Enter", "zoom to the frame, choose the row"], ["Escape", "zoom out"],
     ["b", "callers and callees of the chosen function"], ["f", "focus: only samples with it"], ["x", "exclude: no samples with it"],
-    ["h", "hide its frames"], ["s", "its source lines"], ["Ctrl + wheel", "zoom"], ["Shift + wheel", "move"], ["drag over time", "choose a stretch of time"],
+    ["h", "hide its frames"], ["s", "its source lines and instructions"], ["Ctrl + wheel", "zoom"], ["Shift + wheel", "move"], ["drag over time", "choose a stretch of time"],
     ["+ - < >", "zoom and move in time; Escape: all time"], ["n, p", "next and previous thread in time order; next and previous wait of a thread"],
   ];
   const dialog = element("dialog", { "aria-label": "Keys" }, element("table", {}, ...keys.map(([key, text]) => element("tr", {}, element("th", {}, key), element("td", {}, text)))));

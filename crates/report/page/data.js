@@ -11,6 +11,25 @@
 /** @typedef {{owner: {tgid?: number, comm?: string, cgroup?: string}?, host: string?, name: string, unit: string, is_sum: boolean, values: [number, number][]}} Counter */
 
 /**
+ * A stretch of code: some of its instructions, and which samples hit them. Addresses are those of the image.
+ * @typedef {object} CodePart
+ * @property {string?} name
+ * @property {string} image
+ * @property {string} from where the code was found
+ * @property {string} begin its first address, hexadecimal
+ * @property {number} bytes
+ * @property {number} instructions how many it has
+ * @property {number[]} at of each instruction the distance from `begin`
+ * @property {number[]} length bytes
+ * @property {string[]} text
+ * @property {number[]} chain a position in `chains`
+ * @property {[string, string | null, number][][]} chains functions with file and line, innermost first: each was inlined into the next
+ * @property {{sample: Uint32Array, at: Uint32Array}} [hits] samples, and the instruction that each hit; none if samples were added up
+ */
+/** A source text, or why there is none. @typedef {{file: string?, proof: string?, origin: string?, is_newer: boolean, why: string, lines: [number, string][]}} SourceText */
+/** The code of a function. @typedef {{function: number, sources: SourceText[], parts: CodePart[], missing: string[], left_out: number}} Listing */
+
+/**
  * One recording. Positions begin at 0; stack 0 is the empty stack, and a caller comes before its callees.
  * @typedef {object} Side
  * @property {number} index
@@ -28,6 +47,8 @@
  * @property {{kind: string, waker: string}[]} waits
  * @property {{rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken
  * @property {Counter[]} counters
+ * @property {Map<number, Listing>} listings the code of functions, by their positions in `Page.functions`
+ * @property {Uint32Array} labels what the recording calls its functions, as positions in `Page.functions`
  * @property {Uint32Array} up the caller of each stack
  * @property {Uint32Array} stack_frame the innermost frame of each stack
  * @property {Uint32Array} stack_function its function, a position in `Page.functions`
@@ -55,7 +76,7 @@
  * A function, alike in both recordings.
  * @typedef {{name: string, image: string, side: number, reason: string}} Func
  */
-/** @typedef {{title: string, version: string, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
+/** @typedef {{title: string, version: string, is_served: boolean, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
 
 /** What a frame of a function is. */
 export const KERNEL = 1;
@@ -75,12 +96,17 @@ export async function unpack(base64) {
   const text = atob(base64);
   const packed = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
+  return unzip(packed.buffer);
+}
+
+/** @param {ArrayBuffer} packed gzip @returns {Promise<ArrayBuffer>} */
+export async function unzip(packed) {
   const gzip = new DecompressionStream("gzip"), writer = gzip.writable.getWriter(), reader = gzip.readable.getReader();
   // What is wrong with the stream is said where it is read.
-  writer.write(packed).catch(() => {});
+  writer.write(new Uint8Array(packed)).catch(() => {});
   writer.close().catch(() => {});
   // A gzip stream ends with its length before it was packed.
-  const all = new Uint8Array(new DataView(packed.buffer).getUint32(packed.length - 4, true));
+  const all = new Uint8Array(new DataView(packed).getUint32(packed.byteLength - 4, true));
   let at = 0;
   for (let next = await reader.read(); !next.done; next = await reader.read()) {
     all.set(next.value, at);
@@ -89,11 +115,28 @@ export async function unpack(base64) {
   return all.buffer;
 }
 
+/** Reads the code of functions that a server sent. @param {ArrayBuffer} buffer @returns {Listing[]} */
+export function openCode(buffer) {
+  const { document, columns } = split(buffer);
+  return readCode(document, columns);
+}
+
+/** @param {ArrayBuffer} buffer @returns {{document: any, columns: Columns}} */
+function split(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const document = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  return { document, columns: new Columns(buffer, 4 + length) };
+}
+
+/** @param {any} code @param {Columns} columns @returns {Listing[]} */
+function readCode(code, columns) {
+  for (const part of code?.parts ?? []) if (part.hits) part.hits = { sample: columns.read(part.hits.sample), at: columns.read(part.hits.at) };
+  return (code?.functions ?? []).map((/** @type {any} */ it) => ({ ...it, parts: it.parts.map((/** @type {number} */ part) => code.parts[part]) }));
+}
+
 /** @param {ArrayBuffer} buffer @returns {Page} */
 export function open(buffer) {
-  const length = new DataView(buffer).getUint32(0, true);
-  const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const columns = new Columns(buffer, 4 + length);
+  const { document: page, columns } = split(buffer);
   page.functions = [];
   const known = new Map(), renamed = renames(page.diff);
   // The last recording gives the names: a function that was renamed is called there what it is called now.
@@ -211,6 +254,9 @@ function readSide(side, columns, functions, known, renamed, isAlone) {
     }
     own[i] = position;
   }
+  side.labels = own;
+  side.listings = new Map(readCode(side.code, columns).map((listing) => [own[listing.function], listing]));
+  delete side.code;
   const { frame_function, stack_frame, row_stack, sample_row, thread_begin } = side;
   for (let i = 0; i < frame_function.length; i++) frame_function[i] = own[frame_function[i]];
   const stack_function = new Uint32Array(stack_frame.length), row_thread = new Uint32Array(row_stack.length);

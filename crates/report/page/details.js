@@ -84,7 +84,7 @@ export class Details {
       button("exclude", "x: no samples with this function", with_("without")),
       button("hide", "h: take the frames of this function out of the stacks", with_("hide")),
       button(`only ${short(func.image) || "?"}`, "only samples with a frame of this image", () => app.set({ image: [func.image], zoom: "" })),
-      button("lines", "s: its source lines", () => app.set({ view: "code", selected: label })),
+      button("code", "s: its source lines and instructions", () => app.set({ view: "code", selected: label })),
     ];
   }
 }

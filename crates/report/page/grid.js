@@ -20,7 +20,7 @@ export class Grid {
   /**
    * @param {string} label
    * @param {Column<R>[]} columns
-   * @param {{choose?: (row: R, how: "click" | "enter") => void, sort?: (key: string) => void, key?: (event: KeyboardEvent, row: R) => boolean}} does
+   * @param {{choose?: (row: R, how: "click" | "enter") => void, sort?: (key: string) => void, key?: (event: KeyboardEvent, row: R) => boolean, look?: (row: R) => string}} does `look` gives a row one more class
    */
   constructor(label, columns, does) {
     this.columns = columns;
@@ -69,7 +69,8 @@ export class Grid {
   /** @param {number} i @returns {HTMLElement} */
   line(i) {
     const row = this.rows[i];
-    const line = element("div", { class: "line", role: "row", "aria-rowindex": i + 2, "aria-selected": String(i === this.at), "data-row": i });
+    const look = this.does.look?.(row) ?? "";
+    const line = element("div", { class: `line ${look}`, role: "row", "aria-rowindex": i + 2, "aria-selected": String(i === this.at), "data-row": i });
     line.style.top = `${i * LINE}px`;
     for (const column of this.columns) {
       const content = column.cell(row);

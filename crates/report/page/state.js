@@ -24,6 +24,7 @@
  * @property {string} search
  * @property {string} zoom the frame that fills the width
  * @property {number} selected a function, for its callers and callees; -1: none
+ * @property {string} line a source line of that function: its number, a blank, its file
  * @property {string[]} folds tracks that the user folded or unfolded
  * @property {number} lane the thread of the chart; -1: the busiest
  * @property {string} sort a column of the list of functions
@@ -34,7 +35,7 @@
 export const START = {
   view: "flame", side: 0, metric: "weight", order: "name", up: "top", inverted: false, root: "process", collapse: false,
   color: "kind", from: -1, to: -1, process: [], thread: [], event: [], image: [], focus: [], without: [], hide: [],
-  merge: "", search: "", zoom: "", selected: -1, folds: [], lane: -1, sort: "self", theme: "",
+  merge: "", search: "", zoom: "", selected: -1, line: "", folds: [], lane: -1, sort: "self", theme: "",
 };
 
 /** The fields that decide which samples count. */

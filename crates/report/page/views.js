@@ -21,6 +21,6 @@ export const VIEWS = [
   ["tree", "Tree", (app) => new CallTree(app)],
   ["time", "Threads", (app) => new TimeView(app)],
   ["heat", "Every second", (app) => new Heat(app)],
-  ["code", "Lines", (app) => new Code(app)],
+  ["code", "Code", (app) => new Code(app)],
   ["compare", "Changes", (app) => new Compare(app)],
 ];

@@ -144,6 +144,11 @@ impl Layout {
         self.section(name).is_some_and(|section| section.len > 0 && !section.is_nobits)
     }
 
+    /// The address of the first loadable segment, to which addresses of profiles are relative; 0 if there is none.
+    pub fn begin(&self) -> Svma {
+        self.loads.first().map_or(Svma(0), |load| load.at)
+    }
+
     /// The lowest address of an executable segment; 0 if there is none.
     pub fn code_begin(&self) -> Svma {
         self.loads.iter().filter(|load| load.is_executable).map(|load| load.at).min().unwrap_or(Svma(0))

@@ -6,6 +6,9 @@ use clap::Args;
 
 use super::Select;
 
+/// The number of functions of which a page has the code.
+pub const CODE: usize = 32;
+
 /// `html`
 #[derive(Debug, Args)]
 #[command(
@@ -20,7 +23,8 @@ Examples:
 The page is one file: it holds all samples, their names and the program that shows them, loads nothing, and needs \
 no network and no server. It has flame graphs (also by callers and in the order of time), functions with callers and \
 callees, a tree, threads and waits over time, and a map of every second; choosing a stretch of time, a process, a thread, an \
-image or a function in one view filters all of them. Two recordings are compared as diff compares them.
+image or a function in one view filters all of them. Of the hottest functions it has the instructions, and those source texts that \
+the recording has, that are proven to be what was compiled, or that lie below a --source-dir: a page may be given away. Two recordings are compared as diff compares them.
 
 A page holds 10 million samples one by one. Of more, it adds up those of one stack that are neighbours in time, and says so.")]
 pub struct Html {
@@ -36,6 +40,12 @@ pub struct Html {
     /// Title of the page
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Show the source lines and instructions of so many functions, the hottest; 0: of none
+    #[arg(long, value_name = "N", default_value_t = CODE)]
+    pub code: usize,
+    /// Look for source files below this directory first, and show texts that nothing proves; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub source_dir: Vec<PathBuf>,
     /// Which samples of the recordings, and where names are found.
     #[command(flatten)]
     pub select: Select,

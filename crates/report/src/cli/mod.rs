@@ -29,7 +29,7 @@ use clap::{Args, ValueEnum};
 
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
-pub use html::Html;
+pub use html::{CODE, Html};
 pub use lookup::Lookup;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};

@@ -9,6 +9,7 @@ use memmap2::Mmap;
 
 use super::data::data;
 use super::decode::{Decoded, decode};
+use crate::recording::load::clean;
 use crate::stacks::calls::with_code;
 use crate::stacks::repair::unwind_tables;
 use icecore_symbolize::image::{ElfFile, FileOff, FileSource, Files, Finder, Identity, Layout, Svma};
@@ -118,6 +119,24 @@ pub struct Referred {
     pub offset: u64,
 }
 
+impl Instruction {
+    /// Returns the instruction as text, with the name of what it refers to.
+    pub fn shown(&self) -> String {
+        let Some(refers) = &self.refers else { return self.text.clone() };
+        let name = match (&refers.name, refers.offset) {
+            (Some(name), 0) => format!(" <{name}>"),
+            (Some(name), offset) => format!(" <{name}+{offset:#x}>"),
+            (None, _) => String::new(),
+        };
+        // The text of jumps and calls has the address.
+        let shown = match refers.is_code {
+            true => format!("{}{name}", self.text),
+            false => format!("{}  # {:#x}{name}", self.text, refers.at.0),
+        };
+        clean(shown.as_bytes()).into()
+    }
+}
+
 impl<'a> Code<'a> {
     /// Opens the file of an image that has its code.
     ///
@@ -148,10 +167,15 @@ impl<'a> Code<'a> {
         Ok(FunctionCode { range, name, source: self.files.image.source, instructions })
     }
 
-    /// Finds the addresses of offsets, which ascend, and of the first instructions of their functions.
+    /// Returns the processor of the code.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Finds the addresses of offsets, which ascend, and those of their functions.
     ///
     /// # Cost    one pass over each symbol table
-    pub fn starts(&mut self, offs: &[FileOff]) -> Vec<Option<(Svma, Option<Svma>)>> {
+    pub fn extents(&mut self, offs: &[FileOff]) -> Vec<Option<(Svma, Option<Range<Svma>>)>> {
         let at: Vec<Option<Svma>> = offs.iter().map(|off| self.layout().code(*off)).collect();
         let mut known: Vec<Svma> = at.iter().flatten().copied().collect();
         known.sort_unstable();
@@ -161,12 +185,11 @@ impl<'a> Code<'a> {
         self.unwind_tables = unwind_tables::Opened::of(&self.files, self.machine, &wanted);
         let tables =
             self.unwind_tables.as_ref().map(|opened| UnwindTables::new(opened.sections(self.machine)));
-        let start = |at: Svma| {
+        let extent = |at: Svma| {
             let by_symbol = known.binary_search(&at).ok().and_then(|position| by_symbols[position].clone());
-            let extent = by_symbol.or_else(|| tables.as_ref()?.extent(at));
-            (at, extent.map(|extent| extent.start))
+            (at, by_symbol.or_else(|| tables.as_ref()?.extent(at)))
         };
-        at.into_iter().map(|at| at.map(start)).collect()
+        at.into_iter().map(|at| at.map(extent)).collect()
     }
 
     fn layout(&self) -> &Layout {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::stacks::CountedStacks;
+use crate::base::map::Map;
 use crate::profile::Sum;
 use crate::profile::names::Names;
 use crate::stacks::locate::{CodeLocation, Located};
@@ -54,31 +55,40 @@ pub struct PlaceSum {
     pub sum: Sum,
 }
 
-/// Adds up the lines of a function, a position in [`Names::functions`], wherever it was inlined.
-pub fn lines(stacks: &CountedStacks<'_>, located: &Located, names: &Names, function: u32) -> FunctionLines {
+/// Adds up the lines of functions, distinct positions in [`Names::functions`], wherever they were inlined.
+///
+/// # Cost    one step for each frame of each distinct stack, whatever the number of functions
+pub fn lines(
+    stacks: &CountedStacks<'_>,
+    located: &Located,
+    names: &Names,
+    functions: &[u32],
+) -> Vec<FunctionLines> {
     let mut groups = Groups::default();
-    let all = groups.number(Group::All);
-    let elsewhere = groups.number(Group::Elsewhere);
     let mut of_place: Vec<Vec<u32>> = vec![Vec::new(); located.places.len()];
-    for (place, location) in located.places.iter().enumerate() {
-        let frames = names.of_places.of(place);
-        // Of a function that was inlined into itself, the outer one counts.
-        let own = frames.iter().rposition(|frame| names.frames[*frame as usize].function == function);
-        let Some(own) = own else { continue };
-        let frame = &names.frames[frames[own] as usize];
-        let line = (frame.file, frame.line);
-        let of_place = &mut of_place[place];
-        of_place.extend([all, groups.number(Group::Line(line))]);
-        if own > 0 {
-            of_place.push(groups.number(Group::Inlined(line, frames[..own].to_vec())));
+    let wanted: Map<u32, u32> = functions.iter().copied().zip(0..).collect();
+    for (position, location) in located.places.iter().enumerate() {
+        let frames = names.of_places.of(position);
+        let function = |frame: &u32| wanted.get(&names.frames[*frame as usize].function).copied();
+        for (own, frame) in frames.iter().enumerate() {
+            let Some(number) = function(frame) else { continue };
+            // Of a function that was inlined into itself, the outer one counts.
+            if frames[own + 1..].iter().any(|outer| function(outer) == Some(number)) {
+                continue;
+            }
+            let frame = &names.frames[*frame as usize];
+            let line = (frame.file, frame.line);
+            let place = match location {
+                CodeLocation::Image(image, off) => Group::Place(*image, *off),
+                _ => Group::Elsewhere,
+            };
+            let inlined = (own > 0).then(|| Group::Inlined(line, frames[..own].to_vec()));
+            let of_function = [Group::All, Group::Line(line), place].into_iter().chain(inlined);
+            of_place[position].extend(of_function.map(|group| groups.number((number, group))));
         }
-        of_place.push(match location {
-            CodeLocation::Image(image, off) => groups.number(Group::Place(*image, *off)),
-            _ => elsewhere,
-        });
     }
     let sums = stacks.sums(groups.0.len(), |place| &of_place[place as usize]);
-    groups.into_lines(&sums)
+    groups.into_lines(&sums, functions.len())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,21 +100,21 @@ enum Group {
     Place(u32, FileOff),
 }
 
-/// Numbers groups.
+/// Numbers groups, each of a function.
 #[derive(Debug, Default)]
-struct Groups(BTreeMap<Group, u32>);
+struct Groups(BTreeMap<(u32, Group), u32>);
 
 impl Groups {
-    fn number(&mut self, group: Group) -> u32 {
+    fn number(&mut self, group: (u32, Group)) -> u32 {
         let next = self.0.len() as u32;
         *self.0.entry(group).or_insert(next)
     }
 
     /// Sorts the sums by what they are of; those without samples are left out.
-    fn into_lines(self, sums: &[Sum]) -> FunctionLines {
-        let mut found = FunctionLines::default();
-        for (group, number) in self.0 {
-            let sum = sums[number as usize];
+    fn into_lines(self, sums: &[Sum], functions: usize) -> Vec<FunctionLines> {
+        let mut all: Vec<FunctionLines> = (0..functions).map(|_| FunctionLines::default()).collect();
+        for ((function, group), number) in self.0 {
+            let (found, sum) = (&mut all[function as usize], sums[number as usize]);
             if sum.total.samples == 0 {
                 continue;
             }
@@ -123,7 +133,9 @@ impl Groups {
             }
         }
         let weights = |it: &InlinedSum| (it.sum.own.weight, it.sum.total.weight);
-        found.lines.iter_mut().for_each(|line| line.inlined.sort_by_key(|it| std::cmp::Reverse(weights(it))));
-        found
+        for line in all.iter_mut().flat_map(|found| &mut found.lines) {
+            line.inlined.sort_by_key(|it| std::cmp::Reverse(weights(it)));
+        }
+        all
     }
 }

@@ -1,8 +1,8 @@
-//! Finds the stretches of code in which a function was hit, and counts samples by instruction.
+//! Finds the stretches of code in which a function was hit, and the instructions of places.
 
 use std::cmp::Reverse;
 
-use super::code::{Code, FunctionCode, Instruction, NoCode};
+use super::code::{Code, FunctionCode, NoCode};
 use super::lines::PlaceSum;
 use super::stacks::CountedStacks;
 use crate::profile::Sum;
@@ -12,15 +12,13 @@ use icecore_symbolize::image::{FileOff, Finder, Identity};
 /// The most stretches that are listed: a function may be inlined into thousands of others.
 pub const MAX_PARTS: usize = 16;
 
-/// A stretch of code, and its samples.
+/// A stretch of code.
 #[derive(Debug)]
 pub struct CodePart {
     /// The image, a position among the images.
     pub image: u32,
     /// The instructions.
     pub code: FunctionCode,
-    /// Samples of each instruction: hits of the instruction itself for self, and calls that it makes for the total.
-    pub sums: Vec<Sum>,
 }
 
 /// The code of a function.
@@ -35,13 +33,7 @@ pub struct CodeParts {
 }
 
 /// Lists the code around places of a function.
-pub fn parts(
-    places: &[PlaceSum],
-    images: &[Identity],
-    finder: &Finder<'_>,
-    stacks: &CountedStacks<'_>,
-    located: &Located,
-) -> CodeParts {
+pub fn parts(places: &[PlaceSum], images: &[Identity], finder: &Finder<'_>) -> CodeParts {
     let mut heaviest: Vec<&PlaceSum> = places.iter().collect();
     heaviest.sort_by_key(|place| {
         (Reverse(place.sum.own.weight.max(place.sum.total.weight)), place.image, place.off)
@@ -50,7 +42,7 @@ pub fn parts(
     let mut opened: Vec<(u32, Result<Code<'_>, NoCode>)> = Vec::new();
     for place in heaviest {
         let PlaceSum { image, off, .. } = *place;
-        if found.parts.iter().any(|part| part.image == image && part.holds(off)) {
+        if found.parts.iter().any(|part| part.image == image && part.position(off).is_some()) {
             continue;
         }
         if found.parts.len() >= MAX_PARTS {
@@ -63,10 +55,7 @@ pub fn parts(
         });
         let code = opened[position].1.as_mut().map_err(|why| *why);
         match code.and_then(|code| code.function(off)) {
-            Ok(code) => {
-                let sums = instruction_sums(stacks, located, image, &code);
-                found.parts.push(CodePart { image, code, sums });
-            }
+            Ok(code) => found.parts.push(CodePart { image, code }),
             Err(why) if found.missing.contains(&(image, why)) => {}
             Err(why) => found.missing.push((image, why)),
         }
@@ -74,34 +63,64 @@ pub fn parts(
     found
 }
 
-/// Counts the samples of each instruction of an image, a position among the images.
-pub fn instruction_sums(
-    stacks: &CountedStacks<'_>,
-    located: &Located,
-    image: u32,
-    code: &FunctionCode,
-) -> Vec<Sum> {
-    let instructions = &code.instructions;
-    let mut of_place: Vec<Option<u32>> = vec![None; located.places.len()];
-    for (of_place, place) in of_place.iter_mut().zip(&located.places) {
-        if let CodeLocation::Image(of, off) = place
-            && *of == image
-        {
-            *of_place = position(instructions, *off).map(|position| position as u32);
+/// The instructions of each place: those of one place have neighbouring numbers, and a place of no part has none.
+#[derive(Debug)]
+pub struct InstructionsOfPlaces {
+    /// For each place, where its pairs begin.
+    begins: Vec<u32>,
+    /// A position among the parts, and one among the instructions of the part.
+    pairs: Vec<(u32, u32)>,
+}
+
+impl InstructionsOfPlaces {
+    /// Finds the instructions at all places. Several parts may hold one instruction.
+    ///
+    /// # Cost    O(places + places within the parts)
+    pub fn new<'p>(parts: impl Iterator<Item = &'p CodePart>, located: &Located) -> Self {
+        let mut found: Vec<(u32, (u32, u32))> = Vec::new();
+        for (number, part) in (0..).zip(parts) {
+            let instructions = &part.code.instructions;
+            let Some((first, last)) = instructions.first().zip(instructions.last()) else { continue };
+            let end = FileOff(last.off.0 + last.bytes.len() as u64);
+            let position =
+                |off| located.places.partition_point(|place| *place < CodeLocation::Image(part.image, off));
+            for place in position(first.off)..position(end) {
+                let CodeLocation::Image(_, off) = located.places[place] else { continue };
+                found.extend(part.position(off).map(|at| (place as u32, (number, at as u32))));
+            }
         }
+        found.sort_unstable();
+        let mut begins = vec![0u32; located.places.len() + 1];
+        found.iter().for_each(|(place, _)| begins[*place as usize + 1] += 1);
+        for place in 1..begins.len() {
+            begins[place] += begins[place - 1];
+        }
+        Self { begins, pairs: found.into_iter().map(|(_, pair)| pair).collect() }
     }
-    stacks.sums(instructions.len(), |place| of_place[place as usize].as_slice())
+
+    /// Returns the instructions at a place: the position of a part, and one in it.
+    pub fn at(&self, place: u32) -> &[(u32, u32)] {
+        let [begin, end] = [place, place + 1].map(|place| self.begins[place as usize] as usize);
+        &self.pairs[begin..end]
+    }
+}
+
+/// Counts the samples of each instruction of a part: hits of the instruction itself for self, and calls that it makes for the total.
+pub fn instruction_sums(stacks: &CountedStacks<'_>, located: &Located, part: &CodePart) -> Vec<Sum> {
+    let places = InstructionsOfPlaces::new([part].into_iter(), located);
+    let of_places: Vec<u32> = places.pairs.iter().map(|(_, at)| *at).collect();
+    stacks.sums(part.code.instructions.len(), |place| {
+        let [begin, end] = [place, place + 1].map(|place| places.begins[place as usize] as usize);
+        &of_places[begin..end]
+    })
 }
 
 impl CodePart {
-    fn holds(&self, off: FileOff) -> bool {
-        position(&self.code.instructions, off).is_some()
+    /// Finds the instruction that holds an offset: a return address is looked up by the last byte of its call.
+    fn position(&self, off: FileOff) -> Option<usize> {
+        let instructions = &self.code.instructions;
+        let position = instructions.partition_point(|it| it.off <= off).checked_sub(1)?;
+        let it = &instructions[position];
+        (off.0 - it.off.0 < it.bytes.len() as u64).then_some(position)
     }
-}
-
-/// Finds the instruction that holds an offset: a return address is looked up by the last byte of its call.
-fn position(instructions: &[Instruction], off: FileOff) -> Option<usize> {
-    let position = instructions.partition_point(|it| it.off <= off).checked_sub(1)?;
-    let it = &instructions[position];
-    (off.0 - it.off.0 < it.bytes.len() as u64).then_some(position)
 }

@@ -8,6 +8,8 @@ use crate::stacks::locate::Located;
 #[derive(Debug)]
 pub struct CountedStacks<'a> {
     located: &'a Located,
+    /// For each row of the hits the innermost spot that is not hidden; 0 if the row is not selected.
+    shown: Vec<u32>,
     /// Innermost spots, and how often their stacks were hit.
     leaves: Vec<(u32, Amount)>,
 }
@@ -34,14 +36,22 @@ impl<'a> CountedStacks<'a> {
             ));
         }
         let mut at = vec![Amount::default(); located.spots.len()];
+        let mut innermost = Vec::with_capacity(report.loaded.hits.rows.len());
         for (hit, leaf) in report.loaded.hits.rows.iter().zip(&located.leaves) {
             let (in_focus, ignored, shown) = of_spot[*leaf as usize];
-            if in_focus && !ignored {
-                at[shown as usize].add(Amount { samples: hit.samples, weight: hit.weight });
-            }
+            let shown = if in_focus && !ignored { shown } else { 0 };
+            at[shown as usize].add(Amount { samples: hit.samples, weight: hit.weight });
+            innermost.push(shown);
         }
         let leaves = at.into_iter().enumerate().skip(1).filter(|(_, amount)| amount.samples > 0);
-        Self { located, leaves: leaves.map(|(spot, amount)| (spot as u32, amount)).collect() }
+        let leaves = leaves.map(|(spot, amount)| (spot as u32, amount)).collect();
+        Self { located, shown: innermost, leaves }
+    }
+
+    /// Finds the innermost place of the samples of a row of the hits, a position; `None` if they are not selected.
+    pub fn innermost(&self, row: u32) -> Option<u32> {
+        let spot = self.shown.get(row as usize).copied().filter(|spot| *spot != 0)?;
+        Some(self.located.spots[spot as usize].place)
     }
 
     /// Adds up groups, numbers below `groups`, given those of each place. The leaf of a stack counts for self, its whole stack once for

@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn moments_follow_their_rows() {
         let mut profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
-        let moment = |time_ns, row| Moment { time_ns, row, cpu: 0, lasted_ns: 0, late_ns: 0, weight: 10 };
+        let moment =
+            |time_ns, row| Moment { time_ns, row, hit: row, cpu: 0, lasted_ns: 0, late_ns: 0, weight: 10 };
         profile.moments = vec![moment(5, 1), moment(6, 2), moment(7, 0)];
         let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), ..Patterns::default() };
         let left = profile.narrow(&focus);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde_json::Value;
 
-use super::html::{self, PagePart};
+use super::html::{self, PagePart, PageWanted};
 use super::{Streams, emit, lookup, screen};
 use crate::analysis::compare::By as DiffBy;
 use crate::analysis::compare::noise::SLICES;
@@ -15,7 +15,7 @@ use crate::analysis::quality;
 use crate::base::output;
 use crate::base::term::path::shown;
 use crate::base::term::quantity::bytes;
-use crate::cli::{Diff, DiffUnit, Global, Measure, Select, Stretch};
+use crate::cli::{CODE, Diff, DiffUnit, Global, Measure, Select, Stretch};
 use crate::profile::pipeline::{Loaded, Named, Report};
 use crate::recording::events::listed;
 use crate::recording::filter::Filter;
@@ -23,6 +23,7 @@ use crate::recording::input;
 use crate::recording::spans::Slicing;
 use crate::stacks::hits::Apart;
 use crate::views::diff;
+use crate::views::html::PageCode;
 use crate::views::unmatched::unmatched;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
@@ -68,8 +69,10 @@ fn page(
     output::refuse(path, options.force, &inputs).with_context(|| format!("cannot create {}", shown(path)))?;
     let parts = wanted.iter().map(|piece| PagePart { path: &piece.path, filter: filter(piece, options) });
     let parts: Vec<PagePart<'_>> = parts.collect();
-    let document = (None, Some(serde_json::to_value(view)?));
-    let (content, _) = html::content(&parts, &options.select, document, global, streams)?;
+    let code = PageCode::given_away(CODE, &[]);
+    let compared = Some(serde_json::to_value(view)?);
+    let wanted = PageWanted { title: None, compared, code: &code, is_served: false };
+    let (content, _) = html::content(&parts, &options.select, wanted, global, streams)?;
     output::write_view(path, options.force, &inputs, &content)?;
     screen(global, streams).remark([format!("wrote {} ({})", shown(path), bytes(content.len() as u64))]);
     Ok(())

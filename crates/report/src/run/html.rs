@@ -18,8 +18,9 @@ use crate::recording::events::EventChoice;
 use crate::recording::filter::Filter;
 use crate::recording::input;
 use crate::stacks::hits::Apart;
+use crate::views::Screen;
 use crate::views::flame::file::default_name;
-use crate::views::html::{APART, PageSide, page};
+use crate::views::html::{APART, Page, PageCode, PageSide, page};
 use crate::views::unmatched::unmatched;
 
 /// The result of `html`.
@@ -57,7 +58,9 @@ pub(super) fn html(options: &Html, global: &Global, streams: &mut Streams<'_>) -
     };
     let parts = inputs.iter().map(|path| PagePart { path, filter: select.filter() });
     let parts: Vec<PagePart<'_>> = parts.collect();
-    let (content, samples) = content(&parts, select, (options.title.as_deref(), compared), global, streams)?;
+    let code = PageCode::given_away(options.code, &options.source_dir);
+    let wanted = PageWanted { title: options.title.as_deref(), compared, code: &code, is_served: false };
+    let (content, samples) = content(&parts, select, wanted, global, streams)?;
     let mut screen = screen(global, streams);
     if to_stdout {
         screen.out.write_all(&content)?;
@@ -73,14 +76,38 @@ pub(super) fn html(options: &Html, global: &Global, streams: &mut Streams<'_>) -
     Ok(0)
 }
 
-/// Makes a page of one recording, or of two and the document of their comparison; also returns the number of its samples.
+/// What a page is to be.
+pub(super) struct PageWanted<'a> {
+    /// Its title; else the names of its files.
+    pub(super) title: Option<&'a str>,
+    /// The document of a comparison.
+    pub(super) compared: Option<Value>,
+    pub(super) code: &'a PageCode,
+    pub(super) is_served: bool,
+}
+
+/// Makes a page of one recording, or of two that are compared; also returns the number of its samples.
 pub(super) fn content(
     parts: &[PagePart<'_>],
     select: &Select,
-    (title, compared): (Option<&str>, Option<Value>),
+    wanted: PageWanted<'_>,
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<(Vec<u8>, u64)> {
+    with_page(parts, select, wanted, global, streams, |page, sides, _| {
+        Ok((page.bytes, sides.iter().map(|side| side.report.profile.whole().samples).sum()))
+    })
+}
+
+/// Makes a page as [`content`] does, and hands it on with what it was made of.
+pub(super) fn with_page<T>(
+    parts: &[PagePart<'_>],
+    select: &Select,
+    PageWanted { title, compared, code, is_served }: PageWanted<'_>,
+    global: &Global,
+    streams: &mut Streams<'_>,
+    then: impl FnOnce(Page, &[PageSide<'_>], &mut Screen<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
     let recordings = parts.iter().map(|part| input::open(part.path));
@@ -120,7 +147,7 @@ pub(super) fn content(
     }
     let sides = of_all.iter().zip(of_usual).map(|(report, usual)| PageSide { report, usual });
     let sides: Vec<PageSide<'_>> = sides.collect();
-    let samples = of_all.iter().map(|report| report.profile.whole().samples).sum();
     let files = parts.iter().map(|part| shown(part.path)).collect::<Vec<_>>().join(" → ");
-    Ok((page(title.unwrap_or(&files), &sides, compared)?, samples))
+    let page = page(title.unwrap_or(&files), &sides, compared, code, is_served)?;
+    then(page, &sides, &mut screen)
 }

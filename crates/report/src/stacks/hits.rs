@@ -79,6 +79,8 @@ pub struct Moment {
     pub time_ns: u64,
     /// The position of the row.
     pub row: u32,
+    /// The position of the row of the hits, whatever `row` is a row of.
+    pub hit: u32,
     /// The CPU.
     pub cpu: u16,
     /// How long the wait lasted, ns; 0 if it is no wait.

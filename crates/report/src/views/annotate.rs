@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Error, Result, Screen, Shown, View};
 use crate::listing::lines::lines;
-use crate::listing::parts::parts;
+use crate::listing::parts::{instruction_sums, parts};
 use crate::listing::source::SourceFinder;
 use crate::listing::stacks::CountedStacks;
 use crate::profile::Amount;
@@ -19,8 +19,10 @@ use crate::recording::sources::StoredSources;
 use crate::stacks::locate::Locator;
 use choose::{Match, matches};
 use code::CodeRow;
+pub(super) use code::missing;
 use icecore_symbolize::image::Finder;
-use rows::{SourceRow, Weights};
+use rows::Weights;
+pub(super) use rows::{SourceRow, sources};
 
 /// The arguments of `annotate`.
 #[derive(Debug, clap::Args)]
@@ -113,7 +115,7 @@ pub struct NoCodeRow {
     image: String,
     why: &'static str,
     #[serde(skip)]
-    text: String,
+    pub(super) text: String,
 }
 
 impl Annotate {
@@ -142,18 +144,22 @@ impl Annotate {
         let embedded = locator.embedded(loaded.recording);
         let finder = Finder { search: loaded.search, embedded: Some(&embedded) };
         let stacks = CountedStacks::new(report, located);
-        let lines = lines(&stacks, located, names, function);
-        let code = parts(&lines.places, &locator.images, &finder, &stacks, located);
+        let lines = lines(&stacks, located, names, &[function]).pop().unwrap_or_default();
+        let code = parts(&lines.places, &locator.images, &finder);
         let name = &names.functions[function as usize].name;
         if options.only != Some(Only::Asm) {
             let stored = StoredSources::new(loaded.recording, &loaded.tables, |id| locator.image(id));
             let (images, dirs) = (&locator.images[..], &options.source_dir[..]);
-            let sources = SourceFinder { images, finder: &finder, stored: &stored, dirs };
-            document.sources = rows::sources(names, name, &lines, &code, &sources);
+            let texts = SourceFinder { images, finder: &finder, stored: &stored, dirs };
+            document.sources = sources(names, name, &lines, &code, &texts);
         }
         if options.only != Some(Only::Source) {
-            document.code = code.parts.iter().map(|part| CodeRow::new(part, &locator.images, name)).collect();
-            document.no_code = code::missing(&code, &locator.images, loaded);
+            let row = |part| {
+                let sums = instruction_sums(&stacks, located, part);
+                CodeRow::new(part, &sums, &locator.images, name)
+            };
+            document.code = code.parts.iter().map(row).collect();
+            document.no_code = missing(&code, &locator.images, loaded);
             document.places_left_out = code.places_left_out;
         }
         document.function = Some(lines.sum.into());

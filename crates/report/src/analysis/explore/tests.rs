@@ -18,6 +18,7 @@ fn profile(stacks: &[(&str, u64)]) -> Profile {
         profile.moments.extend(moments.map(|_| Moment {
             time_ns: 0,
             row: number,
+            hit: 0,
             cpu: 0,
             lasted_ns: 0,
             late_ns: 0,

@@ -127,7 +127,15 @@ impl<'a> Counter<'a> {
             let Sample { time_ns, cpu, .. } = *sample;
             let (begin_ns, end_ns) = self.waits.lasted_ns(sample).unwrap_or((time_ns, time_ns));
             let (lasted_ns, late_ns) = (end_ns.saturating_sub(begin_ns), time_ns.saturating_sub(end_ns));
-            self.moments.push(Moment { time_ns, row: position, cpu, lasted_ns, late_ns, weight });
+            self.moments.push(Moment {
+                time_ns,
+                row: position,
+                hit: position,
+                cpu,
+                lasted_ns,
+                late_ns,
+                weight,
+            });
         }
         if let Some(slices) = self.slices {
             let lasted = if self.apart.spreads_waits { self.waits.lasted_ns(sample) } else { None };
@@ -199,7 +207,10 @@ impl<'a> Counter<'a> {
         let mut cells: Vec<Cell> = self.cells.into_iter().map(cell).collect();
         cells.par_sort_unstable_by_key(|cell| (cell.row, cell.slice));
         let mut moments = self.moments;
-        moments.iter_mut().for_each(|moment| moment.row = row_of[moment.row as usize]);
+        for moment in &mut moments {
+            moment.row = row_of[moment.row as usize];
+            moment.hit = moment.row;
+        }
         moments.par_sort_unstable();
         let wall = self.wall.into_iter();
         let wall = wall.map(|((wait, kernel), (samples, weight))| WallSum { wait, kernel, samples, weight });

@@ -7,6 +7,7 @@ use super::rows::{FrameRow, Weights};
 use crate::base::term::path::word;
 use crate::listing::code::{Instruction, NoCode, Referred};
 use crate::listing::parts::{CodePart, CodeParts};
+use crate::profile::Sum;
 use crate::profile::pipeline::Loaded;
 use crate::recording::load::clean;
 use icecore_symbolize::image::{Identity, hex};
@@ -31,6 +32,9 @@ pub(super) struct InstructionRow {
     pub(super) offset: u64,
     pub(super) bytes: String,
     pub(super) text: String,
+    /// The text, with the name of what it refers to.
+    #[serde(skip)]
+    pub(super) shown: String,
     pub(super) call: bool,
     pub(super) refers: Option<ReferredRow>,
     #[serde(flatten)]
@@ -52,13 +56,13 @@ pub(super) struct ReferredRow {
 }
 
 impl CodeRow {
-    /// Makes the rows of a stretch, of which `function` is shown.
-    pub(super) fn new(part: &CodePart, images: &[Identity], function: &str) -> Self {
+    /// Makes the rows of a stretch with the samples of its instructions; `function` is shown.
+    pub(super) fn new(part: &CodePart, sums: &[Sum], images: &[Identity], function: &str) -> Self {
         let code = &part.code;
         let name = code.name.as_ref().map(|name| clean(name.as_bytes()).into_string());
         // Without names of inlined functions everything is the function itself.
         let is_whole = name.as_deref().is_none_or(|name| name == function);
-        let rows = code.instructions.iter().zip(&part.sums);
+        let rows = code.instructions.iter().zip(sums);
         let rows = rows.map(|(it, sum)| InstructionRow::new(it, (*sum).into(), function, is_whole));
         Self {
             image: clean(images[part.image as usize].path.as_bytes()).into(),
@@ -85,6 +89,7 @@ impl InstructionRow {
             offset: it.off.0,
             bytes: hex(&it.bytes),
             text: it.text.clone(),
+            shown: it.shown(),
             call: it.is_call,
             refers: it.refers.as_ref().map(refers),
             weights,
@@ -95,7 +100,11 @@ impl InstructionRow {
 }
 
 /// Says why instructions are missing, and how to get them.
-pub(super) fn missing(code: &CodeParts, images: &[Identity], loaded: &Loaded<'_>) -> Vec<NoCodeRow> {
+pub(in crate::views) fn missing(
+    code: &CodeParts,
+    images: &[Identity],
+    loaded: &Loaded<'_>,
+) -> Vec<NoCodeRow> {
     let file = word(&loaded.path.display().to_string());
     let row = |(image, why): &(u32, NoCode)| {
         let image = clean(images[*image as usize].path.as_bytes()).into_string();

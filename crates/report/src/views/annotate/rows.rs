@@ -33,28 +33,28 @@ impl From<Sum> for Weights {
 
 /// A source file of the function.
 #[derive(Debug, Serialize)]
-pub(super) struct SourceRow {
+pub(in crate::views) struct SourceRow {
     /// As the compiler wrote it; `None` if the debug information says no file.
-    pub(super) file: Option<String>,
+    pub(in crate::views) file: Option<String>,
     /// Where its text was found.
-    pub(super) path: Option<String>,
-    pub(super) origin: Option<&'static str>,
-    pub(super) proof: Option<&'static str>,
+    pub(in crate::views) path: Option<String>,
+    pub(in crate::views) origin: Option<&'static str>,
+    pub(in crate::views) proof: Option<&'static str>,
     /// The text was modified after the image was linked.
-    pub(super) newer: bool,
+    pub(in crate::views) newer: bool,
     /// Why there is no text.
-    pub(super) why: Option<&'static str>,
+    pub(in crate::views) why: Option<&'static str>,
     #[serde(skip)]
-    pub(super) why_text: String,
-    pub(super) lines: Vec<LineRow>,
+    pub(in crate::views) why_text: String,
+    pub(in crate::views) lines: Vec<LineRow>,
 }
 
 /// A line.
 #[derive(Debug, Serialize)]
-pub(super) struct LineRow {
+pub(in crate::views) struct LineRow {
     /// `None` if the debug information says no line.
-    pub(super) line: Option<u32>,
-    pub(super) text: Option<String>,
+    pub(in crate::views) line: Option<u32>,
+    pub(in crate::views) text: Option<String>,
     #[serde(flatten)]
     pub(super) weights: Weights,
     pub(super) inlined: Vec<InlinedRow>,
@@ -88,7 +88,7 @@ impl FrameRow {
 }
 
 /// Makes the rows of all source files of a function.
-pub(super) fn sources(
+pub(in crate::views) fn sources(
     names: &Names,
     function: &str,
     lines: &FunctionLines,

@@ -144,7 +144,7 @@ impl Writer<'_> {
                     page.styled(Style::Dim, &cut(&line, self.most));
                 }
             }
-            self.row(it.weights, &format!("{:>8x}  {}", it.address, it.shown()), page);
+            self.row(it.weights, &format!("{:>8x}  {}", it.address, it.shown), page);
         });
     }
 
@@ -245,24 +245,6 @@ impl FrameRow {
             (Some(file), Some(line)) => format!("{} {}:{line}", self.name, short(file)),
             (Some(file), None) => format!("{} {}:?", self.name, short(file)),
             (None, _) => self.name.clone(),
-        }
-    }
-}
-
-impl InstructionRow {
-    /// Returns the instruction, and what it refers to.
-    fn shown(&self) -> String {
-        let Some(refers) = &self.refers else { return self.text.clone() };
-        let name = match (&refers.name, refers.offset) {
-            (Some(name), 0) => format!(" <{name}>"),
-            (Some(name), offset) => format!(" <{name}+{offset:#x}>"),
-            (None, _) => String::new(),
-        };
-        // The text of jumps and calls has the address.
-        if refers.code {
-            format!("{}{name}", self.text)
-        } else {
-            format!("{}  # {:#x}{name}", self.text, refers.address)
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Sample {
     pub(super) time: u32,
     /// A position in [`Moments::rows`].
     pub(super) row: u32,
+    /// Its row of the hits; of several samples that of the first.
+    pub(super) hit: u32,
     pub(super) cpu: u16,
     /// How long the wait lasted, in units of time.
     pub(super) lasted: u32,
@@ -105,6 +107,7 @@ fn samples(
         let new = Sample {
             time,
             row: *row,
+            hit: moment.hit,
             cpu: moment.cpu,
             lasted: units(moment.lasted_ns),
             late: units(moment.late_ns),
@@ -138,6 +141,7 @@ mod tests {
         let moment = |(time, row): &(u64, u32)| Moment {
             time_ns: time * 1000,
             row: *row,
+            hit: *row,
             cpu: 0,
             lasted_ns: 500_000,
             late_ns: 20_000,

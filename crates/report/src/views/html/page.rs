@@ -15,7 +15,7 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it uses when it is loaded.
-const MODULES: [&str; 33] = modules!(
+const MODULES: [&str; 34] = modules!(
     "text",
     "data",
     "state",
@@ -44,6 +44,7 @@ const MODULES: [&str; 33] = modules!(
     "heat",
     "calls",
     "functions",
+    "lines",
     "code",
     "compare",
     "views",
@@ -53,13 +54,14 @@ const MODULES: [&str; 33] = modules!(
 const STYLE: &str = include_str!("../../../page/page.css");
 const FRAME: &str = include_str!("../../../page/page.html");
 
-/// Makes the document: nothing in it runs but the one script, and it loads nothing.
-pub(super) fn with_data(title: &str, data: &[u8]) -> Vec<u8> {
+/// Makes the document: nothing in it runs but the one script, and it loads nothing, unless it is served, from its server.
+pub(super) fn with_data(title: &str, data: &[u8], is_served: bool) -> Vec<u8> {
     let script = script();
     let policy = format!(
-        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'{}",
         hash(&script),
         hash(STYLE),
+        if is_served { "; connect-src 'self'" } else { "" },
     );
     let mut page =
         String::with_capacity(FRAME.len() + script.len() + STYLE.len() + data.len() * 4 / 3 + 1024);
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_title_is_text() {
-        let page = with_data("</title><script>alert(1)</script>", b"x");
+        let page = with_data("</title><script>alert(1)</script>", b"x", false);
         let page = String::from_utf8(page).expect("UTF-8");
         assert!(page.contains("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;"));
         assert!(page.contains("script-src 'sha256-") && page.ends_with("</html>\n"));

@@ -2,25 +2,30 @@
 
 use serde_json::{Value, json};
 
-use super::PageSide;
 use super::columns::{Columns, Places};
+use super::listing::{hottest, listings};
 use super::moments::{Moments, Resolution};
 use super::trie::{Ordered, order};
+use super::{Numbered, PageCode, PageSide};
 use crate::analysis::counters::{Of, counted};
 use crate::base::map::{Interned, Map};
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::waits::Waker;
 use crate::profile::{Profile, ProfileRow, Taken, Thread};
-use crate::recording::events::{EventChoice, Meaning, is_drawn};
+use crate::recording::events::{ChosenEvents, EventChoice, Meaning, is_drawn};
 use crate::recording::load::clean;
 use crate::recording::spans::Spans;
 use crate::views::health::Health;
 use crate::views::summary::Summary;
 use icecore_format::records::WalkEnd;
 
-/// Appends a recording to the columns; returns its part of the document.
-pub(super) fn side(PageSide { report, usual }: &PageSide<'_>, columns: &mut Columns) -> Value {
+/// Appends a recording to the columns; returns its part of the document, and how it numbers what it has.
+pub(super) fn side(
+    PageSide { report, usual }: &PageSide<'_>,
+    code: &PageCode,
+    columns: &mut Columns,
+) -> (Value, Numbered) {
     let profile = &report.profile;
     let tables = &report.loaded.tables;
     let span_ns = Spans::new(tables, &report.loaded.filter).hull_ns();
@@ -28,11 +33,12 @@ pub(super) fn side(PageSide { report, usual }: &PageSide<'_>, columns: &mut Colu
     let moments = Moments::new(profile, &order_of_threads, span_ns);
     let mut places = Places::new();
     let (stacks, taken) = rows(profile, &moments, &mut places, columns);
-    names(&profile.names, &stacks, &mut places, columns);
+    let functions = names(&profile.names, &stacks, &mut places, columns);
     moments_of(&moments, &mut places, columns);
+    let code = code_of_hottest(report, &moments, &functions, code, columns);
     let Resolution { unit_ns, begin_ns, is_rounded } = moments.resolution;
     let zero_ns = tables.parts.zero_ns();
-    json!({
+    let document = json!({
         "file": report.loaded.path.display().to_string(),
         "summary": Summary::new(usual),
         "health": Health::new(usual),
@@ -47,8 +53,26 @@ pub(super) fn side(PageSide { report, usual }: &PageSide<'_>, columns: &mut Colu
         "waits": waits(profile),
         "taken": taken,
         "counters": counters(report, begin_ns, unit_ns),
+        "code": code,
         "columns": places,
-    })
+    });
+    (document, Numbered { moments, functions })
+}
+
+/// Lists the code of the hottest functions.
+fn code_of_hottest(
+    report: &Report<'_>,
+    moments: &Moments,
+    functions: &[u32],
+    code: &PageCode,
+    columns: &mut Columns,
+) -> Value {
+    let Some(located) = report.located else { return Value::Null };
+    let numbers: Map<u32, u32> = functions.iter().copied().zip(0..).collect();
+    let hottest = hottest(report, &usual(report), code.functions);
+    let hottest: Vec<(u32, u32)> =
+        hottest.into_iter().map(|function| (function, numbers[&function])).collect();
+    listings((report, located), moments, &hottest, code, columns)
 }
 
 /// Orders threads by session, process and number, so that neighbours belong together.
@@ -95,8 +119,8 @@ fn way(taken: &Taken) -> Value {
     })
 }
 
-/// Stores the frames of the stacks, and their functions, files and images.
-fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Columns) {
+/// Stores the frames of the stacks, and their functions, files and images; returns the functions, positions among the names.
+fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Columns) -> Vec<u32> {
     let mut frames: Interned<u32> = Interned::new();
     let of_stacks: Vec<u32> = stacks.frames.iter().map(|frame| frames.intern(*frame)).collect();
     places.insert("stack_frame".into(), columns.numbers(&of_stacks));
@@ -115,7 +139,8 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     places.insert("frame_line".into(), columns.numbers(&column));
     places
         .insert("frame_inlined".into(), columns.bytes_of(frames.iter().map(|frame| u8::from(frame.inlined))));
-    let functions: Vec<_> = functions.iter().map(|function| &names.functions[*function as usize]).collect();
+    let numbered = functions;
+    let functions: Vec<_> = numbered.iter().map(|function| &names.functions[*function as usize]).collect();
     let column: Vec<u32> = functions.iter().map(|function| text(&function.name)).collect();
     places.insert("function_name".into(), columns.numbers(&column));
     let image = |image: &u32| &*names.images[*image as usize].path;
@@ -135,6 +160,7 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     places.insert("function_side".into(), columns.bytes_of(side));
     let texts = texts.into_items();
     places.insert("text".into(), columns.texts(texts.iter().map(|text| &**text)));
+    numbered
 }
 
 /// Lists distinct functions in the order of their names, in which the page draws them.
@@ -186,14 +212,20 @@ fn threads(report: &Report<'_>, order: &[u32]) -> Vec<Value> {
     order.iter().map(thread).collect()
 }
 
+/// Returns the events that other views show.
+fn usual(report: &Report<'_>) -> ChosenEvents {
+    let events = report.loaded.tables.parts.events();
+    match &report.loaded.filter.events {
+        EventChoice::All => EventChoice::Usual.among(events),
+        choice => choice.among(events),
+    }
+}
+
 /// Describes events; the page shows at first those that other views show.
 fn events(report: &Report<'_>) -> Vec<Value> {
     let loaded = report.loaded;
     let events = loaded.tables.parts.events();
-    let usual = match &loaded.filter.events {
-        EventChoice::All => EventChoice::Usual.among(events),
-        choice => choice.among(events),
-    };
+    let usual = usual(report);
     let event = |(position, event): (u8, &icecore_format::records::EventV1)| {
         json!({
             "name": clean(event.name.as_bytes()),

@@ -70,11 +70,12 @@ fn addresses(report: &Report<'_>, located: &Located, places: &[usize]) -> Vec<Ad
     let mut found: Map<(u32, FileOff), AddressOf> = Map::default();
     for (image, mut offs) in of_images {
         offs.sort_unstable();
-        let starts = Code::open(&locator.images[image as usize], &finder).map(|mut code| code.starts(&offs));
+        let extents =
+            Code::open(&locator.images[image as usize], &finder).map(|mut code| code.extents(&offs));
         for (position, off) in offs.iter().enumerate() {
-            let at = starts.as_ref().ok().and_then(|starts| starts[position]);
-            let address = at.map(|(at, _)| at.0);
-            let function_offset = at.and_then(|(at, start)| at.0.checked_sub(start?.0));
+            let at = extents.as_ref().ok().and_then(|extents| extents[position].clone());
+            let address = at.as_ref().map(|(at, _)| at.0);
+            let function_offset = at.and_then(|(at, extent)| at.0.checked_sub(extent?.start.0));
             found.insert((image, *off), AddressOf { offset: Some(off.0), address, function_offset });
         }
     }

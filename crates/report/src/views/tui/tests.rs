@@ -19,7 +19,7 @@ fn profile(stacks: &[(&str, u64)]) -> Profile {
     profile.threads = vec![thread(7, "make"), thread(8, "cc1")];
     for (number, row) in (0..).zip(&mut profile.rows) {
         row.thread = number % 2;
-        let moment = Moment { time_ns: 0, row: number, cpu: 0, lasted_ns: 0, late_ns: 0, weight: 10 };
+        let moment = Moment { time_ns: 0, row: number, hit: 0, cpu: 0, lasted_ns: 0, late_ns: 0, weight: 10 };
         profile.moments.extend(std::iter::repeat_n(moment, row.samples as usize));
     }
     (0..).zip(&mut profile.moments).for_each(|(number, moment)| moment.time_ns = number * 10);
