@@ -1,9 +1,12 @@
 // Source lines and instructions: those of `annotate`, with its samples, in a page from disk and in one that is served.
 
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { dirname } from "node:path";
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { fragment, json, on, read, recording, rows, settled, write } from "./harness.mjs";
+import { browser } from "./browser.mjs";
+import { REPORT, fragment, json, on, read, recording, rows, settled, write } from "./harness.mjs";
 import { percent } from "../../crates/report/page/text.js";
 
 /** @import {Page} from "playwright-core" */
@@ -68,3 +71,33 @@ test("a page says of which functions it has the code", () => on(write("code", "-
   assert.match(await page.locator("#main h4").first().textContent() ?? "", /caller .*of the 1 hottest function: .*--code N/);
   assert.deepEqual(await rows(grid(page, "Instructions")), []);
 }));
+
+test("a page that is served asks for the code that it shows", async () => {
+  const { HOME, XDG_CACHE_HOME, ...env } = process.env;
+  const server = spawn(REPORT, ["serve", recording("code"), "--json", "--quiet", "--source-dir", FOLDER], { env, stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    let text = "";
+    for await (const line of createInterface({ input: server.stdout })) {
+      text += line;
+      if (line === "}") break;
+    }
+    const { page: url } = JSON.parse(text);
+    const page = await (await browser()).newPage({ viewport: { width: 1400, height: 850 } });
+    /** @type {string[]} */
+    const asked = [], troubles = [];
+    page.on("request", (request) => asked.push(request.url().replace(url, "/").replace(/#.*/, "")));
+    page.on("console", (message) => troubles.push(message.text()));
+    page.on("pageerror", (error) => troubles.push(String(error.stack)));
+    const label = labelOf(CODE, "caller");
+    await page.goto(`${url}#view=code&selected=${label}`);
+    await page.waitForFunction(() => document.querySelectorAll("[aria-label=Instructions] .body [role=row]").length > 3);
+    await compare(page, "caller");
+    assert.deepEqual(asked, ["/", `/code?side=0&function=${label}`]);
+    assert.deepEqual(troubles, []);
+    await page.close();
+  } finally {
+    server.kill("SIGINT");
+  }
+  const code = await new Promise((done) => server.on("exit", done));
+  assert.equal(code, 0);
+});

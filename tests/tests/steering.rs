@@ -79,8 +79,9 @@ fn no_view_passes_on_what_steers_a_terminal() {
     for more in [&[][..], &["--markdown"], &["--by", "thread"], &["--by", "image"]] {
         lines.push([&["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"], more].concat());
     }
-    // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs.
-    let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache", "tui"];
+    // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs; `serve` does not
+    // end: tests/serve.rs, and its page is that of `html`.
+    let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve"];
     lines.push(vec!["annotate", "DIR/r.icecore", "^vfs_read"]);
     let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
     let missing: Vec<String> =

@@ -10,6 +10,7 @@
 //! | [`listing`] | the source and the instructions of functions, and how often samples hit them |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
+//! | [`serve`] | a page on loopback, and the answers to what it and the Firefox Profiler ask |
 //! | [`edit`] | recordings made of recordings |
 //! | [`run`](mod@run) | the list of commands; one command line: pipeline, then view |
 //!
@@ -24,6 +25,7 @@ pub mod listing;
 pub mod profile;
 pub mod recording;
 pub mod run;
+pub mod serve;
 pub mod stacks;
 pub mod views;
 

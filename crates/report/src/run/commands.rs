@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, diff, file, html, samples, trend};
+use super::{Streams, diff, file, html, samples, serve, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -71,6 +71,8 @@ commands! {
     Flame: Typed<views::flame::Args> => samples::show,
     /// One page for a browser, to explore one recording or compare two, without network
     Html: cli::Html => html::html,
+    /// The same page on 127.0.0.1, with all code; and the samples, names and code for the Firefox Profiler
+    Serve: cli::Serve => serve::serve,
     /// Folded stacks, one per line, for flame graph tools
     Folded: Typed<views::folded::Args> => samples::show,
     /// Every sample with its stack, like perf script

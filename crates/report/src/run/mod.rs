@@ -7,6 +7,7 @@ mod html;
 mod lookup;
 mod newest;
 mod samples;
+mod serve;
 mod trend;
 mod usage;
 

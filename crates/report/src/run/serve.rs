@@ -1,0 +1,128 @@
+//! Runs `serve`: loads recordings as `html` does, prints where they are served, and answers until the user ends it.
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+
+use super::html::{PagePart, PageWanted, with_page};
+use super::{Streams, diff};
+use crate::base::term::path::shown;
+use crate::base::term::quantity::things;
+use crate::cli::{Global, Serve};
+use crate::serve::answer::Answers;
+use crate::serve::http::Socket;
+use crate::views::html::PageCode;
+
+/// Where the recordings are served.
+#[derive(Debug, Serialize)]
+struct Serving {
+    schema: &'static str,
+    page: String,
+    /// The samples in the Firefox Profiler's format, of each recording.
+    profiles: Vec<String>,
+    /// What the Firefox Profiler takes for `symbolServer`.
+    symbol_server: String,
+    /// Links to the Firefox Profiler, one for each recording.
+    firefox_profiler: Vec<String>,
+    samples: u64,
+}
+
+/// Serves the recordings; returns the exit code.
+pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let origin = origin(&options.profiler)?;
+    let select = &options.select;
+    let socket = Socket::open(options.port, origin);
+    let socket = socket.with_context(|| match options.port {
+        0 => "cannot open a socket on 127.0.0.1".to_owned(),
+        port => format!("cannot open port {port} of 127.0.0.1: give another --port"),
+    })?;
+    let compared = match &options.files[..] {
+        [_] => None,
+        files => Some(diff::document(files, select, global, streams)?),
+    };
+    let parts = options.files.iter().map(|path| PagePart { path, filter: select.filter() });
+    let parts: Vec<PagePart<'_>> = parts.collect();
+    // The page asks for the code of the functions that the user looks at.
+    let code = PageCode { functions: 0, source_dirs: options.source_dir.clone(), is_given_away: false };
+    let wanted = PageWanted { title: options.title.as_deref(), compared, code: &code, is_served: true };
+    with_page(&parts, select, wanted, global, streams, |mut page, sides, screen| {
+        let samples = sides.iter().map(|side| side.report.profile.whole().samples).sum();
+        let mut answers = Answers::new(&mut page, sides, &options.source_dir);
+        let serving = Serving::new(&socket.url, &options.profiler, options.files.len(), samples);
+        screen.emit(&serving, |page| {
+            let files: Vec<String> = options.files.iter().map(|file| shown(file)).collect();
+            page.line(&format!(
+                "serving {}: {}; Ctrl-C ends it",
+                files.join(" → "),
+                things(samples, "sample")
+            ));
+            page.line(&format!("  page              {}", serving.page));
+            serving
+                .firefox_profiler
+                .iter()
+                .for_each(|link| page.line(&format!("  Firefox Profiler  {link}")));
+        })?;
+        socket.serve(|asked| answers.answer(asked, &mut |remark| screen.remark([remark])))?;
+        Ok(0)
+    })
+}
+
+impl Serving {
+    fn new(page: &str, profiler: &str, recordings: usize, samples: u64) -> Self {
+        let symbol_server = page.trim_end_matches('/').to_owned();
+        let names = ["profile.json", "profile-2.json"].into_iter().take(recordings);
+        let profiles: Vec<String> = names.map(|name| format!("{page}{name}")).collect();
+        let profiler = profiler.trim_end_matches('/');
+        let link = |profile: &String| {
+            format!("{profiler}/from-url/{}/?symbolServer={}", encoded(profile), encoded(&symbol_server))
+        };
+        let firefox_profiler = profiles.iter().map(link).collect();
+        Self {
+            schema: "icecore.serve/1",
+            page: page.to_owned(),
+            profiles,
+            symbol_server,
+            firefox_profiler,
+            samples,
+        }
+    }
+}
+
+/// Returns scheme, host and port of an address, which is what a browser sends as `Origin`.
+fn origin(url: &str) -> anyhow::Result<&str> {
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let Some(host) =
+        host.map(|host| host.split('/').next().unwrap_or_default()).filter(|host| !host.is_empty())
+    else {
+        bail!("cannot use `{url}` as a Firefox Profiler: write its address with https:// or http://");
+    };
+    let before = url.len() - url.split_once("://").map_or(0, |(_, rest)| rest.len());
+    Ok(&url[..before + host.len()])
+}
+
+/// Encodes what an address of a server may have and a part of a path may not.
+fn encoded(url: &str) -> String {
+    url.replace('%', "%25").replace(':', "%3A").replace('/', "%2F")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_name_the_profile_and_the_symbol_server() {
+        let serving = Serving::new("http://127.0.0.1:9/t/", "http://localhost:4242/", 2, 1);
+        let link = "http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1%3A9%2Ft%2Fprofile-2.json/?symbolServer=http%3A%2F%2F127.0.0.1%3A9%2Ft";
+        assert_eq!(serving.firefox_profiler[1], link);
+        assert_eq!(serving.symbol_server, "http://127.0.0.1:9/t");
+    }
+
+    #[test]
+    fn the_origin_is_what_browsers_send() {
+        assert_eq!(
+            origin("https://profiler.firefox.com/x/y").expect("an address"),
+            "https://profiler.firefox.com"
+        );
+        assert_eq!(origin("http://localhost:4242").expect("an address"), "http://localhost:4242");
+        assert!(origin("profiler.firefox.com").is_err() && origin("https:///x").is_err());
+    }
+}

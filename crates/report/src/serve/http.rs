@@ -1,0 +1,330 @@
+//! The socket of the server, and who may ask: a request must know the token, and come from this machine and from a page that may ask.
+//!
+//! | limit | value |
+//! |---|---|
+//! | connections at one time | [`CONNECTIONS`]; further ones wait |
+//! | requests that wait for an answer | [`WAITING`]; further ones are told to come again (503) |
+//! | body of a request | [`BODY_BYTES`] |
+//! | until a request is whole | [`REQUEST`] |
+//! | until a connection ends | [`CONNECTION`] |
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ring::digest::{SHA256, digest};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+/// The most connections at one time.
+pub const CONNECTIONS: usize = 64;
+/// The most requests that wait while another is answered.
+pub const WAITING: usize = 32;
+/// The longest body of a request.
+pub const BODY_BYTES: usize = 16 << 20;
+/// The time in which a request must arrive.
+pub const REQUEST: Duration = Duration::from_secs(20);
+/// The time after which a connection ends, whatever it does.
+pub const CONNECTION: Duration = Duration::from_secs(600);
+
+/// A request that may be answered.
+#[derive(Debug)]
+pub struct Asked {
+    /// The path behind the token; begins with a slash.
+    pub path: String,
+    /// What stands behind the question mark.
+    pub query: String,
+    /// The body of a POST; `None` for a GET.
+    pub body: Option<Bytes>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    status: StatusCode,
+    kind: &'static str,
+    is_gzip: bool,
+    body: Bytes,
+}
+
+impl Answer {
+    fn new(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
+        Self { status, kind, is_gzip: false, body }
+    }
+
+    /// A page.
+    pub fn html(body: Bytes) -> Self {
+        Self::new(StatusCode::OK, "text/html; charset=utf-8", body)
+    }
+
+    /// JSON; `is_gzip` if it is compressed.
+    pub fn json(body: Bytes, is_gzip: bool) -> Self {
+        Self { is_gzip, ..Self::new(StatusCode::OK, "application/json", body) }
+    }
+
+    /// Data that only the page understands.
+    pub fn bytes(body: Bytes) -> Self {
+        Self::new(StatusCode::OK, "application/octet-stream", body)
+    }
+
+    /// There is nothing at the path.
+    pub fn nothing() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "text/plain; charset=utf-8",
+            Bytes::from_static(b"nothing is here\n"),
+        )
+    }
+
+    /// The server cannot answer.
+    pub fn failed(why: &str) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", why.to_owned().into())
+    }
+
+    fn refused(status: StatusCode, why: &'static str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", Bytes::from_static(why.as_bytes()))
+    }
+}
+
+/// The open socket, and what a request must know.
+#[derive(Debug)]
+pub struct Socket {
+    listener: TcpListener,
+    /// The address of the page: with the token.
+    pub url: String,
+    gate: Gate,
+}
+
+/// Decides who may ask.
+#[derive(Debug, Clone)]
+struct Gate {
+    /// A random path, so that other users of this machine and pages of other servers do not know it.
+    token: String,
+    /// The pages that may ask besides the own one.
+    origin: String,
+}
+
+impl Socket {
+    /// Opens a socket on 127.0.0.1; port 0 is any free one. Pages of `origin` may ask, too.
+    ///
+    /// # Errors
+    /// If the port is in use, or the system has no random numbers.
+    pub fn open(port: u16, origin: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
+        let mut bytes = [0u8; 16];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        let token = icecore_symbolize::image::hex(&bytes);
+        let url = format!("http://{}/{token}/", listener.local_addr()?);
+        Ok(Self { listener, url, gate: Gate { token, origin: origin.to_owned() } })
+    }
+
+    /// Answers requests one after the other in this thread, until the user ends the program.
+    ///
+    /// # Errors
+    /// If the system has no threads or signals left.
+    pub fn serve(self, mut answer: impl FnMut(&Asked) -> Answer) -> io::Result<()> {
+        let (questions, mut asked) = mpsc::channel::<(Asked, oneshot::Sender<Answer>)>(WAITING);
+        std::thread::scope(|scope| {
+            let front = std::thread::Builder::new().name("serve".to_owned());
+            let front = front.spawn_scoped(scope, || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let ended = runtime.block_on(accept(self.listener, Arc::new(self.gate), questions));
+                runtime.shutdown_background();
+                ended
+            })?;
+            while let Some((asked, reply)) = asked.blocking_recv() {
+                // Whoever asked may be gone.
+                drop(reply.send(answer(&asked)));
+            }
+            front.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+type Questions = mpsc::Sender<(Asked, oneshot::Sender<Answer>)>;
+
+/// Accepts connections until a signal.
+async fn accept(listener: TcpListener, gate: Arc<Gate>, questions: Questions) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = room.clone().acquire_owned();
+        let next = async { (permit.await, listener.accept().await) };
+        let (permit, stream) = tokio::select! {
+            (permit, accepted) = next => match (permit, accepted) {
+                (Ok(permit), Ok((stream, _))) => (permit, stream),
+                _ => continue,
+            },
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        };
+        let (gate, questions) = (gate.clone(), questions.clone());
+        tokio::spawn(async move {
+            let service = service_fn(|request| respond(request, &gate, &questions));
+            let mut connection = http1::Builder::new();
+            connection.timer(TokioTimer::new()).header_read_timeout(REQUEST).keep_alive(false);
+            // A client that goes away is no error of ours.
+            drop(timeout(CONNECTION, connection.serve_connection(TokioIo::new(stream), service)).await);
+            drop(permit);
+        });
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    gate: &Gate,
+    questions: &Questions,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let is_private = request.headers().contains_key("access-control-request-private-network");
+    let (answer, is_known) = match gate.judge(&request) {
+        Err(answer) => (answer, false),
+        Ok(_) if request.method() == Method::OPTIONS => {
+            (Answer::new(StatusCode::NO_CONTENT, "text/plain", Bytes::new()), true)
+        }
+        Ok(path) => (ask(path, request, questions).await, true),
+    };
+    let mut response = Response::new(Full::new(answer.body));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CONTENT_TYPE, answer.kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::VARY, "origin"),
+    ];
+    headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if answer.is_gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if let Some(origin) = origin.filter(|_| is_known) {
+        allow(headers, origin, is_private);
+    }
+    Ok(response)
+}
+
+/// Lets a page of another origin read the answer, and ask with the headers that it needs.
+fn allow(headers: &mut HeaderMap, origin: HeaderValue, is_private: bool) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    let fixed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, user-agent"),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+    ];
+    headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if is_private {
+        let name = HeaderName::from_static("access-control-allow-private-network");
+        headers.insert(name, HeaderValue::from_static("true"));
+    }
+}
+
+/// Hands a request on, and waits for its answer.
+async fn ask(path: String, request: Request<Incoming>, questions: &Questions) -> Answer {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let body = match *request.method() {
+        Method::GET => None,
+        Method::POST => match timeout(REQUEST, Limited::new(request.into_body(), BODY_BYTES).collect()).await
+        {
+            Ok(Ok(body)) => Some(body.to_bytes()),
+            Ok(Err(_)) => {
+                return Answer::refused(StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than 16 MiB\n");
+            }
+            Err(_) => {
+                return Answer::refused(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in 20 s\n");
+            }
+        },
+        _ => return Answer::refused(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST\n"),
+    };
+    let (reply, answer) = oneshot::channel();
+    if questions.try_send((Asked { path, query, body }, reply)).is_err() {
+        return Answer::refused(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait: ask again later\n");
+    }
+    answer.await.unwrap_or_else(|_| Answer::refused(StatusCode::SERVICE_UNAVAILABLE, "the server ends\n"))
+}
+
+impl Gate {
+    /// Returns the path behind the token, or the answer to those who may not ask.
+    fn judge(&self, request: &Request<impl Sized>) -> Result<String, Answer> {
+        // A name that an attacker lets point to 127.0.0.1 is none of these.
+        let host =
+            request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        if !["127.0.0.1", "localhost"].contains(&name) {
+            return Err(Answer::refused(StatusCode::FORBIDDEN, "ask for 127.0.0.1 or localhost\n"));
+        }
+        let path = request.uri().path();
+        let (token, rest) = path
+            .strip_prefix('/')
+            .map_or(("", ""), |path| path.split_at(path.find('/').unwrap_or(path.len())));
+        if !is_same(token, &self.token) {
+            return Err(Answer::nothing());
+        }
+        if let Some(origin) = request.headers().get(header::ORIGIN) {
+            let own = format!("http://{host}");
+            if origin != own.as_str() && origin != self.origin.as_str() {
+                return Err(Answer::refused(StatusCode::FORBIDDEN, "pages of this origin may not ask\n"));
+            }
+        }
+        Ok(rest.to_owned())
+    }
+}
+
+/// Compares secrets in a time that says nothing of them: their digests, which nobody can choose.
+fn is_same(a: &str, b: &str) -> bool {
+    digest(&SHA256, a.as_bytes()).as_ref() == digest(&SHA256, b.as_bytes()).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(path: &str, headers: &[(&str, &str)]) -> Result<String, StatusCode> {
+        let gate = Gate { token: "secret".to_owned(), origin: "https://profiler.example".to_owned() };
+        let mut request = Request::builder().uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        gate.judge(&request.body(()).expect("a request")).map_err(|answer| answer.status)
+    }
+
+    #[test]
+    fn only_who_knows_the_token_and_comes_from_here_may_ask() {
+        let here = ("host", "127.0.0.1:3000");
+        assert_eq!(judged("/secret/profile.json?x", &[here]), Ok("/profile.json".to_owned()));
+        assert_eq!(judged("/secret/", &[("host", "localhost:9")]), Ok("/".to_owned()));
+        assert_eq!(judged("/secret/", &[("host", "localhost")]), Ok("/".to_owned()));
+        for path in ["/", "/secre/", "/secrets/", "//secret/", "/x/secret/"] {
+            assert_eq!(judged(path, &[here]), Err(StatusCode::NOT_FOUND), "{path}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", ""] {
+            assert_eq!(judged("/secret/", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
+        }
+        assert_eq!(judged("/secret/", &[]), Err(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn only_the_own_page_and_the_profiler_may_ask() {
+        let here = ("host", "127.0.0.1:3000");
+        let of = |origin| judged("/secret/", &[here, ("origin", origin)]);
+        assert!(of("http://127.0.0.1:3000").is_ok() && of("https://profiler.example").is_ok());
+        for origin in
+            ["http://127.0.0.1:3001", "http://profiler.example", "https://profiler.example.evil", "null"]
+        {
+            assert_eq!(of(origin), Err(StatusCode::FORBIDDEN), "{origin}");
+        }
+    }
+}

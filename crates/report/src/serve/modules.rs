@@ -1,0 +1,169 @@
+//! Images as the Firefox Profiler names them: a debug name and a debug id, and addresses that are relative to the first segment.
+
+use std::collections::BTreeSet;
+
+use fxprof_processed_profile::debugid::DebugId;
+use ring::digest::{SHA256, digest};
+
+use super::Served;
+use crate::base::map::Map;
+use crate::profile::names::short;
+use crate::stacks::locate::CodeLocation;
+use icecore_elf::{Machine, Svma};
+use icecore_symbolize::image::{FileOff, Identity, Layout, hex};
+
+/// An image of a recording whose file is available.
+pub(super) struct Module {
+    /// The recording, a position.
+    pub(super) recording: usize,
+    /// The image, a position in `Locator::images`.
+    pub(super) image: u32,
+    pub(super) path: String,
+    pub(super) debug_name: String,
+    pub(super) debug_id: DebugId,
+    /// The build-id; empty if there is none.
+    pub(super) code_id: String,
+    layout: Layout,
+}
+
+/// The modules of all recordings.
+pub(super) struct Modules {
+    pub(super) all: Vec<Module>,
+    /// By recording and image. Several images may be one module: files with one build-id and one name.
+    of_images: Map<(usize, u32), u32>,
+}
+
+impl Modules {
+    /// Finds the files of all images that were hit.
+    pub(super) fn new(recordings: &[Served<'_>]) -> Self {
+        let mut modules = Self { all: Vec::new(), of_images: Map::default() };
+        for (recording, served) in recordings.iter().enumerate() {
+            let hit = served.located.places.iter().filter_map(|place| match place {
+                CodeLocation::Image(image, _) => Some(*image),
+                _ => None,
+            });
+            for image in hit.collect::<BTreeSet<u32>>() {
+                let identity = &served.locator.images[image as usize];
+                if let Ok(files) = served.finder().look(identity).files {
+                    let module = Module::new((recording, image), identity, files.image.layout);
+                    modules.add(module);
+                }
+            }
+        }
+        modules
+    }
+
+    fn add(&mut self, module: Module) {
+        let image = (module.recording, module.image);
+        let position = self.position(&module.debug_name, &module.debug_id.breakpad().to_string());
+        let position = position.unwrap_or_else(|| {
+            self.all.push(module);
+            self.all.len() - 1
+        });
+        self.of_images.insert(image, position as u32);
+    }
+
+    /// Finds the module of an image, a position.
+    pub(super) fn of_image(&self, recording: usize, image: u32) -> Option<u32> {
+        self.of_images.get(&(recording, image)).copied()
+    }
+
+    /// Finds a module by its debug name and its debug id, as the format of Breakpad has it.
+    pub(super) fn find(&self, debug_name: &str, debug_id: &str) -> Option<&Module> {
+        self.position(debug_name, debug_id).map(|position| &self.all[position])
+    }
+
+    fn position(&self, debug_name: &str, debug_id: &str) -> Option<usize> {
+        let debug_id = DebugId::from_breakpad(debug_id).ok()?;
+        self.all.iter().position(|module| module.debug_name == debug_name && module.debug_id == debug_id)
+    }
+
+    /// Finds a module by its build-id.
+    pub(super) fn by_code_id(&self, code_id: &str) -> Option<&Module> {
+        let is = |module: &&Module| !code_id.is_empty() && module.code_id.eq_ignore_ascii_case(code_id);
+        self.all.iter().find(is)
+    }
+}
+
+impl Module {
+    fn new((recording, image): (usize, u32), identity: &Identity, layout: Layout) -> Self {
+        // The Profiler takes no name with a slash, and no empty one.
+        let name = short(&identity.path).replace('/', "_");
+        Self {
+            recording,
+            image,
+            path: identity.path.clone(),
+            debug_name: if name.is_empty() { "unnamed".to_owned() } else { name },
+            debug_id: debug_id(identity),
+            code_id: hex(&identity.build_id),
+            layout,
+        }
+    }
+
+    /// Returns the address of code as the Profiler has it; `None` if it has no room for it.
+    pub(super) fn address(&self, off: FileOff) -> Option<u32> {
+        let address = self.layout.code(off)?.0.checked_sub(self.layout.begin().0)?;
+        // The Profiler keeps signed numbers of 32 bits.
+        i32::try_from(address).ok().map(i32::cast_unsigned)
+    }
+
+    /// Returns the offset of an address of code.
+    pub(super) fn off(&self, address: u64) -> Option<FileOff> {
+        let at = Svma(self.layout.begin().0.checked_add(address)?);
+        let (off, _) = self.layout.rest_of_segment(at).filter(|_| self.layout.is_code(at))?;
+        Some(off)
+    }
+
+    /// Returns what an address in the image is for the Profiler.
+    pub(super) fn relative(&self, at: Svma) -> u64 {
+        at.0.wrapping_sub(self.layout.begin().0)
+    }
+
+    /// Returns the name of the processor.
+    pub(super) fn arch(&self) -> Option<&'static str> {
+        Machine::of_elf(self.layout.machine.0).map(|machine| match machine {
+            Machine::X86_64 => "x86_64",
+            Machine::Aarch64 => "aarch64",
+        })
+    }
+}
+
+/// Makes a debug id of a build-id as every tool does for little-endian ELF; without one, of whatever tells the file from others.
+fn debug_id(identity: &Identity) -> DebugId {
+    let made;
+    let bytes = if identity.build_id.is_empty() {
+        let text = format!("{}\0{}\0{}", identity.path, identity.size_bytes, identity.modified_unix_ns);
+        made = digest(&SHA256, text.as_bytes());
+        made.as_ref()
+    } else {
+        &identity.build_id
+    };
+    let mut guid = [0; 16];
+    let len = bytes.len().min(16);
+    guid[..len].copy_from_slice(&bytes[..len]);
+    // The first three fields of a GUID are little-endian numbers.
+    guid[..4].reverse();
+    guid[4..6].reverse();
+    guid[6..8].reverse();
+    DebugId::from_guid_age(&guid, 0).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use icecore_symbolize::image::Kind;
+
+    #[test]
+    fn a_debug_id_is_that_of_other_tools() {
+        let build_id = (0x10..0x24).collect();
+        let path = "/usr/bin/x".to_owned();
+        let identity = Identity { kind: Kind::File, path, build_id, size_bytes: 0, modified_unix_ns: 0 };
+        assert_eq!(
+            debug_id(&identity).breakpad().to_string(),
+            "1312111015141716 18191A1B1C1D1E1F0".replace(' ', "")
+        );
+        let nameless = Identity { build_id: Vec::new(), ..identity };
+        let other = Identity { path: "/usr/bin/y".into(), ..nameless.clone() };
+        assert_ne!(debug_id(&nameless), debug_id(&other));
+    }
+}
