@@ -2,10 +2,11 @@
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { json, model, read, recording, write } from "./harness.mjs";
+import { json, model, read, recording, report, write } from "./harness.mjs";
 import { around, inverted } from "../../crates/report/page/lazy.js";
 import { search, shareOf } from "../../crates/report/page/sums.js";
-import { nameOf } from "../../crates/report/page/tree.js";
+import { nameOf, totalsOf } from "../../crates/report/page/tree.js";
+import { isDoubtful } from "../../crates/report/page/data.js";
 import { START, fromFragment, toFragment } from "../../crates/report/page/state.js";
 import { rangeOf } from "../../crates/report/page/choose.js";
 
@@ -47,6 +48,19 @@ for (const [title, state, options] of SAME) {
     const { data, tree } = model(BUSY, state), seen = new Map();
     for (let node = 1; node < tree.length; node++) if (tree.own[node]) seen.set(path(data, tree, node).reverse().join(";"), tree.own[node]);
     assert.deepEqual(new Map([...seen].sort()), new Map(folded.sort()));
+  });
+}
+
+for (const name of ["busy", "deep", "hostile"]) {
+  test(`doubtful stacks are those of samples: ${name}`, () => {
+    const samples = report("samples", recording(name), "--json").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const doubtful = samples.filter((it) => it.incomplete || it.frames.some((/** @type {any} */ frame) => frame.guessed));
+    const { data, chosen, tree } = model(read(write(name))), { taken, row_taken } = data.sides[0];
+    const totals = totalsOf(tree, chosen, (row) => isDoubtful(taken[row_taken[row]]));
+    const sum = (/** @type {any[]} */ all) => all.reduce((sum, it) => sum + (chosen.unit === "samples" ? 1 : it.weight), 0);
+    assert.deepEqual([totals[0], chosen.total], [sum(doubtful), sum(samples)]);
+    if (name === "busy") assert.ok(doubtful.length > 0 && doubtful.length < samples.length);
+    for (const child of tree.children(0)) assert.ok(totals[child] <= tree.total[child]);
   });
 }
 

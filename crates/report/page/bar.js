@@ -14,7 +14,7 @@ const CHOICES = [
   ["root", "what stacks begin with", [["process", "below processes"], ["thread", "below threads"], ["none", "functions only"]]],
   ["order", "order of siblings", [["name", "ordered by name"], ["weight", "heaviest left"]], ["flame"]],
   ["up", "where the root is", [["top", "root on top"], ["bottom", "root at the bottom"]], ["flame", "chart"]],
-  ["color", "what colors say", [["kind", "color: kind"], ["image", "color: image"], ["change", "color: change"]], ["flame", "chart"]],
+  ["color", "what colors say", [["kind", "color: kind"], ["image", "color: image"], ["trust", "color: doubtful stacks"], ["wait", "color: kind of wait"], ["change", "color: change"]], ["flame", "chart"]],
   ["merge", "what is merged", [["", "every function"], ["image", "images as frames"]]],
 ];
 
@@ -51,10 +51,12 @@ export class Bar {
 
   /** @returns {Node[]} */
   selects() {
-    const { state } = this.app;
+    const { state, page: { sides } } = this.app;
+    /** What not every page can color. @type {Record<string, boolean>} */
+    const has = { change: sides.length > 1, wait: sides.some((side) => side.waits.length > 0) };
     const kinds = CHOICES.filter(([, , , views]) => !views || views.includes(state.view));
     const shown = kinds.map(([field, title, values]) => {
-      const possible = values.filter(([value]) => value !== "change" || this.app.page.sides.length > 1);
+      const possible = values.filter(([value]) => has[value] ?? true);
       return this.select(title, possible, String(state[field]), (value) => this.app.set(/** @type {any} */ ({ [field]: value, ...(field === "root" ? { zoom: "" } : {}) })), field);
     });
     if (this.app.page.sides.length > 1) {

@@ -54,6 +54,11 @@ export function colorOfChange(change, isChance, dark) {
   return hsl(change > 0 ? 4 : 215, strength, 0, dark);
 }
 
+/** The color of a frame by the share of its samples whose stacks are doubtful. @param {number} share 0 to 1 @param {boolean} dark @returns {string} */
+export function colorOfDoubt(share, dark) {
+  return share > 0 ? hsl(320, 30 + 60 * Math.sqrt(share), -2 * share, dark) : hsl(140, 25, 0, dark);
+}
+
 /** Hues of kinds of waits. @type {Record<string, number>} */
 const WAITS = {
   sleep: 210, futex: 285, pipe: 165, socket: 130, poll: 190, disk: 20, "page fault": 350, "kernel lock": 315, child: 240, stopped: 60,

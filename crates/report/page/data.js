@@ -45,7 +45,7 @@
  * @property {EventKind[]} events
  * @property {Thread[]} threads
  * @property {{kind: string, waker: string}[]} waits
- * @property {{rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken
+ * @property {{walked: boolean, rooted: boolean, guessed: boolean, cut: boolean, in_kernel: boolean}[]} taken how samples were taken; `walked`: they have a user stack
  * @property {Counter[]} counters
  * @property {Map<number, Listing>} listings the code of functions, by their positions in `Page.functions`
  * @property {Uint32Array} labels what the recording calls its functions, as positions in `Page.functions`
@@ -77,6 +77,11 @@
  * @typedef {{name: string, image: string, side: number, reason: string}} Func
  */
 /** @typedef {{title: string, version: string, is_served: boolean, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
+
+/** Returns true if the user stack of samples is cut, guessed, or reaches no root. @param {Side["taken"][number]} taken @returns {boolean} */
+export function isDoubtful({ walked, rooted, guessed }) {
+  return guessed || walked && !rooted;
+}
 
 /** What a frame of a function is. */
 export const KERNEL = 1;

@@ -3,6 +3,7 @@
 import { amount, element, percent, short, things } from "./text.js";
 import { ordered } from "./sums.js";
 import { nameOf } from "./tree.js";
+import { doubtful } from "./flame.js";
 import { Grid } from "./grid.js";
 
 /** @import {Calls} from "./tree.js" */
@@ -44,12 +45,14 @@ export class Details {
     this.noted = null;
     const { app } = this, { unit } = app.chosen(), whole = app.tree().total[0] || 1;
     const name = nameOf(app.page, calls, node), func = app.page.functions[calls.label[node]];
+    const doubt = app.doubtOf(calls, node);
     const children = ordered(new Uint32Array(calls.children(node)), calls.total, true);
     const facts = [`total ${percent(calls.total[node] / whole)}, ${amount(calls.total[node], unit)}`, `${calls.ended} ${percent(calls.own[node] / whole)}, ${amount(calls.own[node], unit)}`];
     this.element.replaceChildren(
       element("h2", { title: name }, name),
       ...(func ? [element("p", { class: "path", title: func.image }, func.image || "no image", func.reason ? ` · no name: ${func.reason}` : "")] : []),
       element("p", {}, facts.join(" · ")),
+      ...(doubt ? [element("p", {}, doubtful(doubt))] : []),
       ...app.changeLines(calls, node).map((line) => element("p", {}, line)),
       element("div", { class: "does" }, ...(func ? this.buttons(calls.label[node]) : [])),
       element("h3", {}, `${things(children.length, app.state.inverted ? "caller" : "callee")}, all of them`),

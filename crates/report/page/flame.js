@@ -2,7 +2,7 @@
 
 import { amount, count, percent, short, things } from "./text.js";
 import { Canvas, ROW } from "./canvas.js";
-import { colorOf, colorOfChange } from "./colors.js";
+import { colorOf, colorOfChange, colorOfDoubt, colorOfWait } from "./colors.js";
 import { nameOf } from "./tree.js";
 
 /** @import {Calls} from "./tree.js" */
@@ -179,6 +179,9 @@ export class Flame {
       return colorOfChange(change, isChance, dark);
     }
     if (node === 0) return app.theme.line;
+    if (calls === app.tree() && app.state.color === "trust") return colorOfDoubt(app.doubtOf(calls, node), dark);
+    const wait = calls === app.tree() && app.state.color === "wait" ? app.kindsOfWaits()[node] : "";
+    if (wait) return colorOfWait(wait, dark);
     const key = `${app.state.color} ${dark} ${calls.roots.length} ${app.state.side}`;
     if (key !== this.colored) [this.colors, this.colored] = [[], key];
     const label = calls.label[node];
@@ -212,8 +215,16 @@ export class Flame {
       ...(func?.image ? [func.image] : []),
       ...(func?.reason ? [`no name: ${func.reason}`] : []),
       `${percent(calls.total[node] / whole)} · ${amount(calls.total[node], unit)}` + (own ? ` · ${calls.ended} ${percent(own / whole)}` : ""),
+      ...this.remarks(node),
       ...app.changeLines(calls, node),
     ];
+  }
+
+  /** What colors tell of a node. @param {number} node @returns {string[]} */
+  remarks(node) {
+    const { app } = this, calls = /** @type {Calls} */ (this.calls), doubt = app.doubtOf(calls, node);
+    const wait = calls === app.tree() && app.state.color === "wait" ? app.kindsOfWaits()[node] : "";
+    return [...(doubt ? [doubtful(doubt)] : []), ...(wait ? [`most of its waits: ${wait}`] : [])];
   }
 
   /** @param {MouseEvent} event */
@@ -275,6 +286,11 @@ export class Flame {
     if (y < 0 || y + ROW > this.canvas.height) this.element.scrollTop += y - this.canvas.height / 2;
     this.canvas.soon();
   }
+}
+
+/** @param {number} share @returns {string} */
+export function doubtful(share) {
+  return `in ${percent(share)} of these samples the user stack is cut, guessed, or reaches no root`;
 }
 
 /** @param {ArrayLike<number>} numbers @returns {number[]} */

@@ -1,10 +1,10 @@
 // Puts the page together: one state, what follows from it, and the views that show it.
 
 import { amount, count, element, percent, things } from "./text.js";
-import { functionKey, open, unpack } from "./data.js";
+import { functionKey, isDoubtful, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
-import { Paths, merge, mergeBoth } from "./tree.js";
+import { Paths, merge, mergeBoth, totalsOf } from "./tree.js";
 import { inverted } from "./lazy.js";
 import { search, shareOf, sumsOf } from "./sums.js";
 import { themeOf } from "./colors.js";
@@ -184,6 +184,38 @@ export class App {
   /** @returns {string} */
   whole() {
     return wholeOf(this.chosen());
+  }
+
+  // --- trust, and kinds of waits
+
+  /** What of each node of the tree has a doubtful user stack: cut, guessed, or without a root. @returns {Float64Array} */
+  doubts() {
+    return this.derive("doubts", this.shape(), () => {
+      const { taken, row_taken } = this.side(), doubtful = taken.map(isDoubtful);
+      return totalsOf(this.tree(), this.chosen(), (row) => doubtful[row_taken[row]]);
+    });
+  }
+
+  /** The share of a node whose stacks are doubtful; 0 in a tree of callers, which does not have it. @param {Calls} calls @param {number} node */
+  doubtOf(calls, node) {
+    return calls === this.tree() && calls.total[node] ? this.doubts()[node] / calls.total[node] : 0;
+  }
+
+  /** For each node of the tree the kind of most of its waits; empty if it has none. @returns {string[]} */
+  kindsOfWaits() {
+    return this.derive("kinds of waits", this.shape(), () => {
+      const tree = this.tree(), { waits, row_wait } = this.side();
+      const kinds = new Array(tree.length).fill(""), most = new Float64Array(tree.length);
+      for (const kind of new Set(waits.map((it) => it.kind))) {
+        const total = totalsOf(tree, this.chosen(), (row) => row_wait[row] > 0 && waits[row_wait[row] - 1].kind === kind);
+        for (let node = 0; node < tree.length; node++) {
+          if (total[node] <= most[node]) continue;
+          most[node] = total[node];
+          kinds[node] = kind;
+        }
+      }
+      return kinds;
+    });
   }
 
   // --- changes between two recordings

@@ -42,6 +42,8 @@ export class Tree {
     /** Samples of which nothing but hidden frames was left: they do not count. */
     this.emptied = 0;
     this.ended = "self";
+    /** The node in which each row ends; `NOTHING` where all is hidden. @type {Uint32Array} */
+    this.leaves = new Uint32Array(0);
   }
 
   /** Makes room for more nodes. @param {number} count @returns {number} the first of them */
@@ -189,6 +191,7 @@ function firstOfImage(imageOf) {
  */
 export function merge(page, chosen, state, paths = new Paths(page, state)) {
   const { tree, leaves } = mergeAll(page, [chosen], state, paths);
+  tree.leaves = leaves[0];
   return tree.finish(ownOf(tree, chosen, leaves[0]), state.order === "name");
 }
 
@@ -200,6 +203,7 @@ export function merge(page, chosen, state, paths = new Paths(page, state)) {
  */
 export function mergeBoth(page, chosen, state, paths = new Paths(page, state)) {
   const { tree, leaves } = mergeAll(page, chosen, state, paths);
+  tree.leaves = leaves[1];
   tree.finish(ownOf(tree, chosen[1], leaves[1]), state.order === "name");
   return { tree, before: withCallees(ownOf(tree, chosen[0], leaves[0]), tree.parent) };
 }
@@ -311,6 +315,13 @@ function byRoot({ side: { row_thread }, weight }, rootOfThread, roots) {
   const rows = new Uint32Array(begin[roots]), next = begin.slice();
   for (let row = 0; row < weight.length; row++) if (weight[row]) rows[next[rootOfThread[row_thread[row]]]++] = row;
   return { begin, rows };
+}
+
+/** Adds up what passed through each node, of some rows. @param {Tree} tree @param {Chosen} chosen of the tree @param {(row: number) => boolean} is @returns {Float64Array} */
+export function totalsOf(tree, { weight }, is) {
+  const own = new Float64Array(tree.length), { leaves } = tree;
+  for (let row = 0; row < weight.length; row++) if (weight[row] && leaves[row] !== NOTHING && is(row)) own[leaves[row]] += weight[row];
+  return withCallees(own, tree.parent);
 }
 
 /** Adds up what ended in each node. @param {Tree} tree @param {Chosen} chosen @param {Uint32Array} leaves @returns {Float64Array} */

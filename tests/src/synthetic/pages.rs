@@ -2,7 +2,7 @@
 
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Change, ImageKind, NameTable, NamedFrame, NamedPlace, Origin, ReceiptV1, Symbol,
+    Change, ImageKind, NameTable, NamedFrame, NamedPlace, Origin, ReceiptV1, Symbol, WalkEnd,
 };
 
 use super::{Builder, EVENTS, PERIOD_NS, START_NS, waiting};
@@ -34,7 +34,9 @@ pub fn busy() -> Builder {
     for n in 0..100u64 {
         let calls = (0..n % 8 + 2).rev().map(|call| CODE + 0x310 + call % 2 * 0x100);
         let stack: Vec<u64> = calls.chain([CODE + 0x50]).collect();
-        b.sample(n * 5 * MS + 500_000, 1, server, &stack, &[]);
+        let sample = b.sample(n * 5 * MS + 500_000, 1, server, &stack, &[]);
+        // Every other one has all of its callers.
+        sample.user_end = if n % 2 == 0 { WalkEnd::BY_TABLES } else { WalkEnd::UNREADABLE };
     }
     // The kernel's account agrees.
     for row in b.cpu_times.iter_mut().filter(|row| row.tgid == 9) {

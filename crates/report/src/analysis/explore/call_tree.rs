@@ -212,8 +212,9 @@ impl CallTree {
         (tree, new_of.get(&marked).copied().unwrap_or_default())
     }
 
-    /// Opens closed nodes that lead to a match, so that it can be seen; at most so many that a person can look through them.
-    pub fn open_to(&mut self, ground: Ground<'_>, found: &Found) {
+    /// Opens closed nodes that lead to a match, so that it can be seen; at most so many that a person can look through them. Returns
+    /// true if all matches can be seen.
+    pub fn open_to(&mut self, ground: Ground<'_>, found: &Found) -> bool {
         let mut work = self.visible();
         work.push(0);
         while let Some(position) = work.pop() {
@@ -222,11 +223,12 @@ impl CallTree {
                 continue;
             }
             if self.nodes.len() > MOST_OPENED {
-                break;
+                return false;
             }
             self.open(ground, position);
             work.extend(&self.nodes[position as usize].children);
         }
+        true
     }
 }
 

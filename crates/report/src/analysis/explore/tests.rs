@@ -209,7 +209,7 @@ fn a_search_says_how_much_matches_and_opens_what_leads_there() {
     assert_eq!((found.functions, found.amount.samples), (1, 1));
     let mut tree = CallTree::all(ground);
     assert_eq!(printed(&explorer, &tree), ["main 0/100", " d 99/99", " a 0/1"]);
-    tree.open_to(ground, &found);
+    assert!(tree.open_to(ground, &found), "few nodes are opened");
     assert_eq!(printed(&explorer, &tree)[3..], ["  b 0/1", "   c 0/1", "    b 1/1"]);
     let mut callers = CallTree::of(ground, function(&profile, "d"), Direction::Callers);
     callers.open_to(ground, &found);

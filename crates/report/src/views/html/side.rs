@@ -112,6 +112,7 @@ fn rows(
 /// Says how samples were taken.
 fn way(taken: &Taken) -> Value {
     json!({
+        "walked": taken.is_walked(),
         "rooted": taken.rooted,
         "guessed": taken.guessed,
         "cut": taken.is_walked() && matches!(taken.end, WalkEnd::DEPTH),

@@ -69,14 +69,18 @@ impl App<'_> {
     /// Moves the cursor to the next match, or the one before it.
     pub(super) fn next(&mut self, forward: bool) {
         let Some(found) = &self.found else { return self.say("search first: /") };
-        self.trees.open_to(self.explorer, &self.selected, found, self.pane);
+        let are_all_seen = self.trees.open_to(self.explorer, &self.selected, found, self.pane);
         self.list();
         let (len, at) = (self.items.len(), self.place().cursor);
         let place = |step: usize| if forward { (at + step) % len } else { (at + len - step) % len };
         let hit = (1..=len).map(place).find(|position| self.is_hit(&self.items[*position]));
         match hit {
             Some(position) => self.places[self.pane as usize].cursor = position,
-            None => self.say("nothing here matches"),
+            None if are_all_seen => return self.say("nothing here matches"),
+            None => {}
+        }
+        if !are_all_seen {
+            self.say("more matches lie in branches that stay closed: there are too many; filter first");
         }
     }
 }

@@ -147,15 +147,16 @@ impl Trees {
         self.slot(branch, pane).as_mut().map(|tree| tree.open_heaviest(ground, node))
     }
 
-    /// Opens whatever leads to a match in the trees of a pane.
+    /// Opens whatever leads to a match in the trees of a pane; returns true if all matches can be seen.
     pub(super) fn open_to(
         &mut self,
         explorer: &Explorer<'_>,
         selected: &Selected,
         found: &Found,
         pane: Pane,
-    ) {
+    ) -> bool {
         let ground = Ground { explorer, selected };
+        let mut are_all_seen = true;
         let branches: &[Branch] = match pane {
             Pane::Tree => &[Branch::Callees],
             Pane::Callers => &[Branch::Callers, Branch::Callees],
@@ -163,9 +164,10 @@ impl Trees {
         };
         for branch in branches {
             if let Some(tree) = self.slot(*branch, pane) {
-                tree.open_to(ground, found);
+                are_all_seen &= tree.open_to(ground, found);
             }
         }
+        are_all_seen
     }
 }
 
