@@ -18,7 +18,7 @@ use crate::profile::names::{Names, name};
 use crate::profile::unwound::{Begun, Extent, Source};
 use crate::profile::{Counted, Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
-use crate::recording::events::{ChosenEvents, Meaning};
+use crate::recording::events::{ChosenEvents, EventChoice, Meaning};
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, needed};
 use crate::recording::spaces::Spaces;
@@ -154,6 +154,15 @@ impl<'a> Loaded<'a> {
             waits,
             search,
             suspects: OnceLock::new(),
+        }
+    }
+
+    /// Returns the requested events, or the usual ones if all are.
+    pub fn usual_events(&self) -> ChosenEvents {
+        let events = self.tables.parts.events();
+        match &self.filter.events {
+            EventChoice::All => EventChoice::Usual.among(events),
+            choice => choice.among(events),
         }
     }
 

@@ -13,7 +13,7 @@ use super::Served;
 use super::modules::Modules;
 use crate::base::map::Map;
 use crate::listing::stacks::CountedStacks;
-use crate::recording::events::{EventChoice, Meaning};
+use crate::recording::events::Meaning;
 use crate::recording::load::clean;
 use crate::stacks::locate::CodeLocation;
 
@@ -25,10 +25,7 @@ pub(super) fn profile(recordings: &[Served<'_>], modules: &Modules, recording: u
     let report = served.report;
     let (profile, loaded) = (&report.profile, report.loaded);
     let events = loaded.tables.parts.events();
-    let usual = match &loaded.filter.events {
-        EventChoice::All => EventChoice::Usual.among(events),
-        choice => choice.among(events),
-    };
+    let usual = loaded.usual_events();
     let mut writer = Writer::new(served, modules, recording);
     let stacks = CountedStacks::new(report, served.located);
     for moment in &profile.moments {

@@ -95,7 +95,7 @@ impl Page {
     /// Makes what a page asks for: the code of a function, as the page numbers it; `None` if there is no such function.
     ///
     /// # Errors
-    /// As [`page`].
+    /// As [`page()`].
     pub fn code(
         &self,
         sides: &[PageSide<'_>],

@@ -13,7 +13,7 @@ use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
 use crate::profile::waits::Waker;
 use crate::profile::{Profile, ProfileRow, Taken, Thread};
-use crate::recording::events::{ChosenEvents, EventChoice, Meaning, is_drawn};
+use crate::recording::events::{Meaning, is_drawn};
 use crate::recording::load::clean;
 use crate::recording::spans::Spans;
 use crate::views::health::Health;
@@ -69,7 +69,7 @@ fn code_of_hottest(
 ) -> Value {
     let Some(located) = report.located else { return Value::Null };
     let numbers: Map<u32, u32> = functions.iter().copied().zip(0..).collect();
-    let hottest = hottest(report, &usual(report), code.functions);
+    let hottest = hottest(report, &report.loaded.usual_events(), code.functions);
     let hottest: Vec<(u32, u32)> =
         hottest.into_iter().map(|function| (function, numbers[&function])).collect();
     listings((report, located), moments, &hottest, code, columns)
@@ -213,20 +213,11 @@ fn threads(report: &Report<'_>, order: &[u32]) -> Vec<Value> {
     order.iter().map(thread).collect()
 }
 
-/// Returns the events that other views show.
-fn usual(report: &Report<'_>) -> ChosenEvents {
-    let events = report.loaded.tables.parts.events();
-    match &report.loaded.filter.events {
-        EventChoice::All => EventChoice::Usual.among(events),
-        choice => choice.among(events),
-    }
-}
-
 /// Describes events; the page shows at first those that other views show.
 fn events(report: &Report<'_>) -> Vec<Value> {
     let loaded = report.loaded;
     let events = loaded.tables.parts.events();
-    let usual = usual(report);
+    let usual = loaded.usual_events();
     let event = |(position, event): (u8, &icecore_format::records::EventV1)| {
         json!({
             "name": clean(event.name.as_bytes()),
