@@ -1,5 +1,5 @@
 #!/bin/sh
-# Records a workload of several programs, prints where the time went, and draws a flame graph.
+# Records a workload of several programs, prints where the time went, draws a flame graph, and writes a page to explore.
 set -eu
 bin=$1
 out=demo
@@ -14,6 +14,8 @@ mkdir -p $out
 echo
 "$bin/icecore-report" $out/demo.icecore
 "$bin/icecore-report" flame $out/demo.icecore --force -o $out/demo.svg
+"$bin/icecore-report" html $out/demo.icecore --force -o $out/demo.html
 echo
 echo "demo: recording   $out/demo.icecore"
 echo "demo: flame graph $out/demo.svg (open it in a browser, click a frame to zoom)"
+echo "demo: page        $out/demo.html (open it in a browser: all samples, to explore)"

@@ -68,8 +68,13 @@ impl Told {
 
     /// Writes program and recording into a folder; returns the four addresses.
     pub fn write(compiler: &str, dir: &Path) -> [u64; 4] {
+        Self::write_as(compiler, SOURCE, dir)
+    }
+
+    /// Writes a program with the functions of [`SOURCE`] and its recording into a folder; returns the four addresses.
+    pub fn write_as(compiler: &str, text_of_source: &str, dir: &Path) -> [u64; 4] {
         let (source, program) = (dir.join("p.c"), dir.join("p"));
-        std::fs::write(&source, SOURCE).expect("room");
+        std::fs::write(&source, text_of_source).expect("room");
         let flags = "-O1 -g -gdwarf-5 -no-pie -fno-optimize-sibling-calls -Wl,-Ttext-segment=0x400000";
         let flags: Vec<&str> = flags.split(' ').chain([text(&source), "-o", text(&program)]).collect();
         run(compiler, &flags);

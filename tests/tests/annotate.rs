@@ -240,3 +240,38 @@ fn code_in_the_recording_is_used_and_sections_alone_have_none() {
     assert_eq!(annotate["code"][0]["source"], "embedded");
     assert_eq!(samples(instruction(&annotate, told.leaf)), [1, 1]);
 }
+
+#[test]
+fn no_page_has_a_text_outside_the_folders_of_the_user() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("src")).expect("room");
+    std::fs::write(path("secret"), "the secret line\n".repeat(9)).expect("room");
+    std::os::unix::fs::symlink(path("secret"), path("src/link")).expect("a link");
+    let html = |named: &str| {
+        // The program names a file of its choice as its source.
+        let source = format!("#line 1 \"{}\"\n{SOURCE}", path(named).display());
+        Told::write_as("cc", &source, dir.path());
+        let options = ["--source-dir", "DIR/src", "--force", "-o", "DIR/x.html"];
+        report(dir.path(), &[&["html", "DIR/r.icecore"][..], &options].concat());
+        text_of(&path("x.html"))
+    };
+    for named in ["secret", "src/../secret", "src/link", "src/x/../../secret", "../../../../../etc/passwd"] {
+        let page = html(named);
+        assert!(!page.contains("secret line") && !page.contains("root:x:"), "{named}");
+        assert!(page.contains("give --source-dir") || page.contains("not found here"), "{named}: {page}");
+    }
+    std::fs::write(path("src/own"), "a line of the user\n".repeat(9)).expect("room");
+    assert!(html("src/own").contains("a line of the user"));
+}
+
+/// The data of a page as text.
+fn text_of(page: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(page).expect("a page");
+    let (_, data) = text.split_once("id=\"data\">").expect("data");
+    let packed = page.with_extension("base64");
+    std::fs::write(&packed, data.split_once('<').expect("an end").0).expect("room");
+    let decode =
+        std::process::Command::new("sh").args(["-c", "base64 -d \"$0\" | gunzip"]).arg(packed).output();
+    String::from_utf8_lossy(&decode.expect("sh").stdout).into_owned()
+}

@@ -298,7 +298,7 @@ fn paths_with_blanks_can_be_pasted() {
     let (code, out, _) = report(dir.path(), &["DIR/my story-1.2.icecore"]);
     assert_eq!(code, 0);
     assert!(
-        out.ends_with("next: icecore-report flame 'my story-1.2.icecore' -o 'my story-1.2.svg'\n"),
+        out.ends_with("next: icecore-report html 'my story-1.2.icecore' -o 'my story-1.2.html'\n"),
         "{out}"
     );
 }

@@ -30,7 +30,8 @@ Examples:
   icecore-report                                          the same of the newest recording in this folder
   icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
   icecore-report tree demo.icecore --callers --focus memcpy
-  icecore-report flame demo.icecore -o demo.svg           a flame graph for the browser
+  icecore-report html demo.icecore                        a page to explore it in a browser, without network
+  icecore-report annotate demo.icecore parse              its source lines and instructions, with their samples
   icecore-report top demo.icecore --json | jq '.rows[0]'
   ssh HOST icecore-record -a -d 10 -o - | icecore-report -
 

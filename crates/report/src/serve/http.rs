@@ -165,7 +165,11 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, questions: Questions) ->
         let (permit, stream) = tokio::select! {
             (permit, accepted) = next => match (permit, accepted) {
                 (Ok(permit), Ok((stream, _))) => (permit, stream),
-                _ => continue,
+                // The system may have no descriptor left until a connection ends.
+                _ => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
             },
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),

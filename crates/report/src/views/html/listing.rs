@@ -1,7 +1,7 @@
 //! The source lines and the instructions of functions, and which samples hit them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -42,6 +42,14 @@ impl PageCode {
     /// Requests the code of the hottest functions for a page that may be given to others.
     pub fn given_away(functions: usize, source_dirs: &[PathBuf]) -> Self {
         Self { functions, source_dirs: source_dirs.to_vec(), is_given_away: true }
+    }
+
+    /// Returns true if a file lies below a folder of the user, wherever links and `..` lead.
+    fn is_of_user(&self, path: &str) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        let file = real(Path::new(path));
+        let is_below = |dir: &PathBuf| Some(file.as_ref()?.starts_with(real(dir)?));
+        self.source_dirs.iter().any(|dir| is_below(dir) == Some(true))
     }
 }
 
@@ -149,14 +157,12 @@ fn texts(
     names: &Names,
     finder: &SourceFinder<'_>,
 ) -> Vec<Value> {
-    let may_show = |origin: Option<&str>, proof: Option<&str>, path: Option<&str>| {
-        let is_proven = proof == Some(Proof::Md5.code()) || origin == Some(Origin::Recording.code());
-        let is_of_user =
-            |path: &str| code.source_dirs.iter().any(|dir| std::path::Path::new(path).starts_with(dir));
-        !code.is_given_away || is_proven || path.is_none_or(is_of_user)
+    let may_show = |row: &SourceRow| {
+        let is_proven = row.proof == Some(Proof::Md5.code()) || row.origin == Some(Origin::Recording.code());
+        !code.is_given_away || is_proven || row.path.as_deref().is_none_or(|path| code.is_of_user(path))
     };
     let row = |row: SourceRow| {
-        let is_shown = may_show(row.origin, row.proof, row.path.as_deref());
+        let is_shown = may_show(&row);
         let numbered = row.lines.into_iter().filter_map(|line| Some((line.line?, line.text?)));
         let lines: Vec<(u32, String)> = if is_shown { numbered.collect() } else { Vec::new() };
         let why = match (is_shown, row.file.is_some()) {

@@ -292,10 +292,10 @@ impl Summary {
         if self.samples == 0 && self.samples_in_file > 0 {
             return "loosen the filters: none of the samples is left".to_owned();
         }
-        let svg = default_name(file, "svg");
-        // The graph of a recording that is called *.svg needs another name.
-        let svg = if Some(svg.as_os_str()) == file.file_name() { "flame.svg".into() } else { svg };
-        format!("icecore-report flame {} -o {}", quoted(file), quoted(&svg))
+        let page = default_name(file, "html");
+        // The page of a recording that is called *.html needs another name.
+        let page = if Some(page.as_os_str()) == file.file_name() { "page.html".into() } else { page };
+        format!("icecore-report html {} -o {}", quoted(file), quoted(&page))
     }
 }
 
