@@ -2,7 +2,7 @@
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { foot, json, on, recording, rows, settled, write } from "./harness.mjs";
+import { foot, fragment, json, on, recording, rows, settled, write } from "./harness.mjs";
 import { amount, percent, short } from "../../crates/report/page/text.js";
 
 /** @import {Page} from "playwright-core" */
@@ -100,4 +100,23 @@ test("two recordings: the changes are those of diff, and the sides can be exchan
     await page.locator("[data-field=side]").selectOption(side);
     assert.match(await foot(page), new RegExp(`${samples.toLocaleString("en-US")} samples`));
   }
+}));
+
+test("images as frames have the names of images, and only what images can do", () => on(BUSY, "view=functions&merge=image&root=none", async (page) => {
+  const top = json("top", recording("busy"), "--by", "image", "-n", "0"), seen = await rows(grid(page, "Functions"));
+  const share = (/** @type {number} */ it) => percent(it / top.total_weight);
+  const expected = top.rows.map((/** @type {any} */ it) => [share(it.self), share(it.total), amount(it.self, top.unit), short(it.name)]);
+  assert.deepEqual(seen.map((it) => it.slice(0, 4)).map(String).sort(), expected.map(String).sort());
+  await page.locator("[aria-label=Functions] .body [role=row]").first().click();
+  await page.keyboard.press("f");
+  assert.equal(fragment(page).get("focus"), null);
+  assert.deepEqual(await page.locator("aside button").allTextContents(), [`only ${seen[0][3]}`]);
+}));
+
+test("what a function calls has the same figures after a filter as in a page that is opened with it", () => on(BUSY, "view=functions", async (page) => {
+  await page.locator("[aria-label=Functions] .body [role=row]", { hasText: "main" }).first().click();
+  await page.locator("[data-field=process]").selectOption("9");
+  const after = await rows(grid(page, "Callees")), fresh = page.url().split("#")[1];
+  await on(BUSY, fresh, async (other) => assert.deepEqual(after, await rows(grid(other, "Callees"))));
+  assert.ok(after.slice(1).some((it) => it[1] !== "0.00%"), String(after));
 }));

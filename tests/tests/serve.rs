@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use icecore_tests::machine::program;
 use icecore_tests::told::{SOURCE, Told, objdump};
@@ -218,18 +218,55 @@ fn instructions_and_sources_are_those_of_the_program() {
 }
 
 #[test]
-fn a_text_that_nothing_proves_is_said_to_be_one_and_a_newer_one_is_refused() {
+fn a_text_that_nothing_proves_is_sent_only_from_a_folder_of_the_user() {
     let told = Told::new("cc");
-    let server = Server::of(&told);
-    let profile = server.profile("/profile.json");
     let file = told.dir.path().join("p.c").display().to_string();
-    let at = format!("{:#x}", told.leaf - BASE);
-    let ask = json!({ "debugName": "p", "debugId": module(&profile)["breakpadId"], "moduleOffset": at, "file": file });
-    assert_eq!(server.ask("/source/v1", &ask)["source"], SOURCE);
-    std::fs::write(&file, format!("{SOURCE}// changed\n")).expect("room");
-    assert!(server.ask("/source/v1", &ask)["error"].as_str().expect("an error").contains("--source-dir"));
+    let ask = |server: &Server| {
+        let profile = server.profile("/profile.json");
+        let at = format!("{:#x}", told.leaf - BASE);
+        let id = &module(&profile)["breakpadId"];
+        server
+            .ask("/source/v1", &json!({ "debugName": "p", "debugId": id, "moduleOffset": at, "file": file }))
+    };
+    let server = Server::of(&told);
+    assert!(ask(&server)["error"].as_str().expect("an error").contains("--source-dir"));
+    let elsewhere = Server::start(told.dir.path(), &["r.icecore", "--source-dir", "/usr"]);
+    assert!(ask(&elsewhere)["error"].is_string());
+    let server = Server::start(told.dir.path(), &["r.icecore", "--source-dir", "."]);
+    assert_eq!(ask(&server)["source"], SOURCE);
     let (code, said) = server.end();
     assert!(code == Some(0) && said.contains("p.c: unchecked, nothing proves"), "{said}");
+}
+
+#[test]
+fn a_short_request_has_no_endless_answer_and_no_signal_waits_for_it() {
+    let told = Told::new("cc");
+    let server = Server::of(&told);
+    let many = |name: &str, count: usize| {
+        let frames = vec!["[0,0]"; count].join(",");
+        format!("{{\"memoryMap\":[[\"{name}\",\"0\"]],\"stacks\":[[{frames}]]}}")
+    };
+    for body in [many(&"x".repeat(1 << 20), 300), many("x", (1 << 20) + 1)] {
+        let answer = server.send("POST", "/symbolicate/v5", "", &body);
+        let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let why = answer["error"].as_str().expect("an error");
+        assert!(why.contains("ask for fewer addresses") || why.contains("too many addresses"), "{why}");
+    }
+    let frames = server.send("POST", "/symbolicate/v5", "", &many("x", 100_000));
+    let frames: Value = serde_json::from_slice(&frames.body).expect("JSON");
+    assert_eq!(frames["results"][0]["stacks"][0].as_array().map(Vec::len), Some(100_000));
+    // Nobody waits for these answers any more.
+    let (host, token) = server.place();
+    let body = many("x", 500_000);
+    let request = format!(
+        "POST {token}symbolicate/v5 HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(host).expect("it listens")).collect();
+    streams.iter_mut().for_each(|stream| drop(stream.write_all(request.as_bytes())));
+    let began = Instant::now();
+    assert_eq!(server.end().0, Some(0));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -285,7 +322,7 @@ fn bad_and_endless_requests_are_refused_and_stop_nobody() {
     let server = Server::of(&told);
     let (host, token) = server.place();
     // Connections that say nothing, and one that never ends its headers.
-    let idle: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(host).expect("it listens")).collect();
+    let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(host).expect("it listens")).collect();
     let mut slow = TcpStream::connect(host).expect("it listens");
     slow.write_all(format!("GET {token} HTTP/1.1\r\nHost: ").as_bytes()).expect("sent");
     assert_eq!(server.get("/").status, 200);
@@ -363,5 +400,5 @@ fn a_port_in_use_and_a_file_that_is_none_are_errors() {
     );
     assert_eq!(run(&["nothing.icecore"]).0, Some(2));
     let (code, said) = run(&["r.icecore", "--profiler", "profiler.firefox.com"]);
-    assert!(code == Some(2) && said.contains("write its address with https://"), "{said}");
+    assert!(code == Some(2) && said.contains("write its address as https://HOST"), "{said}");
 }

@@ -1,5 +1,6 @@
 // How a track is drawn: its name on the left, what it did on the right.
 
+import { isWhole } from "./state.js";
 import { amount, cut, element, percent, things } from "./text.js";
 import { firstFrom, isChosen } from "./choose.js";
 import { largest, rateText } from "./activity.js";
@@ -107,7 +108,7 @@ export function trackLines(app, track, whole, place) {
   const side = app.side();
   if (track.kind !== "process" && track.kind !== "thread") return track.isOpen === undefined ? [] : ["click: fold or unfold the counters"];
   const what = track.kind === "process" ? [things(track.threads.length, "thread")] : [`thread ${track.key}`];
-  if (!place) return [...what, `${percent(track.weight / (whole || 1))} of all time`, `click: only this ${track.kind}; Ctrl + click: this ${track.kind}, too`];
+  if (!place) return [...what, `${percent(track.weight / (whole || 1))} of the chosen samples`, `click: only this ${track.kind}; Ctrl + click: this ${track.kind}, too`];
   const rates = place.areas.map(({ kind, sums }) => rateText(side, kind, sums[place.column] ?? 0, place.length));
   return [...rates, ...(track.threads.length === 1 ? stackAt(app, track.threads[0], place) : [])];
 }
@@ -138,7 +139,7 @@ export function legendOf(app, kinds, waits) {
   const unit = (/** @type {Kind} */ kind) => kind.unit === "ns" && side.events[kind.event]?.is_of_cpu ? "full height: a CPU, or the most" : "each up to its own most";
   return [
     ...kinds.map((kind) => entry(`${kind.name} (${unit(kind)})`, colorOfActivity(kind.event, dark))),
-    ...(ordered.length ? [element("span", {}, "waits:")] : []),
+    ...(ordered.length ? [element("span", {}, isWhole(app.state) ? "waits:" : "waits, also those that are not chosen:")] : []),
     ...ordered.map(([name, sum]) => entry(`${name} ${amount(sum, "ns")}`, name === "other waits" ? others : colorOfWait(name, dark))),
   ];
 }

@@ -28,7 +28,7 @@ export class Outline {
     /** @type {Grid<Entry>} */
     this.grid = new Grid(label, [
       { title: "total", kind: "number", cell: ({ node }) => percent(share(this.tree().total[node])), bar: ({ node }) => share(this.tree().total[node]) },
-      { title: "self", kind: "number", cell: ({ node }) => percent(share(this.tree().own[node])) },
+      { title: "self", kind: "number", cell: ({ node }) => percent(share(this.ownOf(node))) },
       { title: "", kind: "number", cell: ({ node }) => amount(this.tree().total[node], app.chosen().unit) },
       { title: "function", kind: "name", cell: (entry) => this.name(entry) },
     ], { choose: (entry) => this.toggle(entry), key: (event, entry) => this.key(event, entry) });
@@ -39,6 +39,13 @@ export class Outline {
   /** @returns {Calls} */
   tree() {
     return /** @type {Calls} */ (this.calls);
+  }
+
+  /** What ended in a node: a tree that is built where somebody looks knows it with the children. @param {number} node @returns {number} */
+  ownOf(node) {
+    const calls = this.tree();
+    calls.children(node);
+    return calls.own[node];
   }
 
   /** @param {Calls} calls @param {number} whole what 100% is */

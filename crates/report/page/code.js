@@ -13,6 +13,9 @@ import { hitsOf, linesOf } from "./lines.js";
 /** A source line, or a line of text between them. @typedef {Listed & {sum?: LineSum}} LineRow */
 /** An instruction, or a line of text between them; `own` is negative if its samples are not known. @typedef {Listed & {own?: number, address?: string, from?: string}} CodeRow */
 
+/** Returns true if the code of a function can be in a file. @param {Func} func */
+const hasFile = (func) => func.side === 0 && func.image !== "";
+
 /** What stands for a line in the state. @param {number} line @param {string?} file @returns {string} */
 const keyOf = (line, file) => line ? `${line} ${file}` : "";
 
@@ -47,6 +50,8 @@ export class Code {
     this.element = element("div", { class: "stacked" }, this.title, element("div", { class: "pair" }, this.source.element, this.code.element));
     /** What a server was asked for, and what is wrong with its answer. @type {Map<string, string>} */
     this.asked = new Map();
+    /** The function that was shown last. */
+    this.shown = "";
   }
 
   draw() {
@@ -62,7 +67,13 @@ export class Code {
     const code = app.derive("code rows", key, () => listing ? codeRows(listing, func, (part) => hitsOf(chosen, part)) : []);
     this.source.show(source);
     this.code.show(code);
+    const shown = `${side.index} ${label} ${Boolean(listing)}`;
     if (app.state.line) this.reveal();
+    else if (shown !== this.shown) {
+      this.source.go(hottestOf(source, (row) => row.sum?.own ?? 0));
+      this.code.go(hottestOf(code, (row) => row.own ?? 0));
+    }
+    this.shown = shown;
   }
 
   /** Scrolls to what belongs to the chosen line. */
@@ -75,8 +86,8 @@ export class Code {
 
   /** Finds the code of a function; a page that is served asks for it. @param {Side} side @param {number} label @returns {Listing | undefined} */
   listing(side, label) {
-    const known = side.listings.get(label), name = `${side.index} ${label}`;
-    if (known || !this.app.page.is_served || this.asked.has(name)) return known;
+    const known = side.listings.get(label), func = this.app.page.functions[label], name = `${side.index} ${label}`;
+    if (known || !this.app.page.is_served || !hasFile(func) || this.asked.has(name)) return known;
     this.asked.set(name, "asking for its code…");
     this.ask(side, label).then(() => this.asked.delete(name), (error) => this.asked.set(name, `its code cannot be had: ${error.message}`)).then(() => this.app.draw());
     return undefined;
@@ -93,7 +104,7 @@ export class Code {
   without(side, label, func) {
     const asked = this.asked.get(`${side.index} ${label}`);
     if (asked) return asked;
-    if (func.side !== 0 || !func.image) return "its code is in no file";
+    if (!hasFile(func)) return "its code is in no file";
     return `this page has the source and the instructions of the ${things(side.listings.size, "hottest function")}: write one with html --code N, or see icecore-report annotate`;
   }
 
@@ -169,4 +180,11 @@ function codeRows(listing, func, hits) {
   }
   if (listing.left_out) rows.push(said("gap", `⋮ ${things(listing.left_out, "hit place")} in further stretches of code, left out`));
   return [...rows, ...listing.missing.map((text) => said("gap", text))];
+}
+
+/** @template R @param {R[]} rows @param {(row: R) => number} weight @returns {number} the position of the heaviest; 0 if there are no samples */
+function hottestOf(rows, weight) {
+  let best = 0;
+  for (let i = 1; i < rows.length; i++) if (weight(rows[i]) > weight(rows[best])) best = i;
+  return best;
 }

@@ -55,7 +55,7 @@ export class Details {
       ...(doubt ? [element("p", {}, doubtful(doubt))] : []),
       ...app.changeLines(calls, node).map((line) => element("p", {}, line)),
       element("div", { class: "does" }, ...(func ? this.buttons(calls.label[node]) : [])),
-      element("h3", {}, `${things(children.length, app.state.inverted ? "caller" : "callee")}, all of them`),
+      element("h3", {}, `${things(children.length, calls.ended === "begins" ? "caller" : "callee")}, all of them`),
       this.grid.element,
     );
     this.grid.at = 0;
@@ -80,13 +80,15 @@ export class Details {
   buttons(label) {
     const { app } = this, func = app.page.functions[label];
     const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ does) => element("button", { title, click: does }, text);
+    const only = button(`only ${short(func.image) || "?"}`, "only samples with a frame of this image", () => app.set({ image: [func.image], zoom: "" }));
+    if (app.state.merge === "image") return func.image ? [only] : [];
     const with_ = (/** @type {"focus" | "without" | "hide"} */ field) => () => app.set({ [field]: [...app.state[field], func.name], zoom: "" });
     return [
       button("callers and callees", "b: who calls this function, and what it calls", () => app.set({ view: "functions", selected: label })),
       button("focus", "f: only samples with this function", with_("focus")),
       button("exclude", "x: no samples with this function", with_("without")),
       button("hide", "h: take the frames of this function out of the stacks", with_("hide")),
-      button(`only ${short(func.image) || "?"}`, "only samples with a frame of this image", () => app.set({ image: [func.image], zoom: "" })),
+      only,
       button("code", "s: its source lines and instructions", () => app.set({ view: "code", selected: label })),
     ];
   }

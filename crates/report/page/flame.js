@@ -1,6 +1,6 @@
 // The flame graph: every frame at least half a pixel wide is drawn, and what is narrower is counted where it lies.
 
-import { amount, count, percent, short, things } from "./text.js";
+import { amount, percent, short, things } from "./text.js";
 import { Canvas, ROW } from "./canvas.js";
 import { colorOf, colorOfChange, colorOfDoubt, colorOfWait } from "./colors.js";
 import { nameOf } from "./tree.js";
@@ -308,5 +308,5 @@ function heaviest(calls, node) {
 /** Says how many samples a graph has. @param {import("./choose.js").Chosen} chosen @returns {string} */
 export function wholeOf(chosen) {
   const all = things(chosen.samples, "sample");
-  return chosen.unit === "samples" ? `all: ${all}` : `all: ${amount(chosen.total, chosen.unit)} in ${count(chosen.samples)} samples`;
+  return chosen.unit === "samples" ? `all: ${all}` : `all: ${amount(chosen.total, chosen.unit)} in ${all}`;
 }

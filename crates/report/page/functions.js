@@ -3,6 +3,7 @@
 import { amount, element, percent, short, things } from "./text.js";
 import { Grid } from "./grid.js";
 import { around } from "./lazy.js";
+import { nameOfLabel } from "./tree.js";
 import { ordered } from "./sums.js";
 import { Outline } from "./calls.js";
 
@@ -18,7 +19,7 @@ export class Functions {
       { title: "self", key: "self", kind: "number", cell: (it) => percent(share(app.sums().own, it)), bar: (it) => share(app.sums().own, it) },
       { title: "total", key: "total", kind: "number", cell: (it) => percent(share(app.sums().total, it)), bar: (it) => share(app.sums().total, it) },
       { title: "self", key: "", kind: "number", cell: (it) => amount(app.sums().own[it], app.chosen().unit) },
-      { title: "function", key: "name", kind: "name", cell: (it) => app.page.functions[it].name },
+      { title: "function", key: "name", kind: "name", cell: (it) => nameOfLabel(app.page.functions[it], app.state.merge === "image") },
       { title: "image", key: "image", cell: (it) => short(app.page.functions[it].image) || "–" },
     ], {
       choose: (label) => app.set({ selected: label }),
@@ -69,7 +70,7 @@ export class Functions {
     const label = state.selected >= 0 && state.selected < app.page.functions.length ? state.selected : rows[0] ?? -1;
     if (label < 0) return;
     const { callers, callees } = app.derive("around", [...app.shape(), label], () => around(app.expanded(), label));
-    const { name } = app.page.functions[label];
+    const name = nameOfLabel(app.page.functions[label], app.state.merge === "image");
     this.above.textContent = `who calls ${name}`;
     this.below.textContent = `what ${name} calls`;
     this.callers.show(callers, app.tree().total[0]);

@@ -24,6 +24,7 @@ export class Walk {
     this.upwards = upwards;
     this.roots = tree.roots;
     this.ended = upwards ? "begins" : "self";
+    this.images = tree.images;
     const nodes = Uint32Array.from(from), weights = new Float64Array(nodes.length);
     let sum = 0;
     for (let i = 0; i < nodes.length; i++) sum += weights[i] = weight[nodes[i]];

@@ -287,6 +287,7 @@ export class App {
   draw() {
     const { theme, view } = this.state;
     document.documentElement.dataset.theme = theme;
+    this.tip(null, 0, 0);
     this.theme = themeOf(document.documentElement);
     const shown = VIEWS.find(([name]) => name === view) ?? VIEWS[0];
     let made = this.views.get(shown[0]);
@@ -316,7 +317,7 @@ export class App {
     const what = chosen.unit === "samples" ? things(chosen.samples, "sample") : `${amount(chosen.total, chosen.unit)} in ${things(chosen.samples, "sample")}`;
     const mixed = chosen.isMixed ? " · events with different units: every sample counts as one" : "";
     const { emptied } = this.tree(), left = emptied ? ` · ${things(emptied, "sample")} with nothing but hidden frames, left out` : "";
-    return `100% is ${what}${isWhole(this.state) ? "" : ` of ${count(all)}`}${mixed}${left}`;
+    return `100% is ${what}${isWhole(this.state) || this.state.event.length ? "" : ` of ${count(all)}`}${mixed}${left}`;
   }
 
   /** Says something at the foot of the page. @param {string} what @param {string} text */
@@ -362,7 +363,7 @@ export class App {
   /** @param {(label: number) => void} then */
   withChosen(then) {
     const shown = this.details.shown, label = shown ? shown.calls.label[shown.node] : -1;
-    if (label >= 0 && label < this.page.functions.length) then(label);
+    if (label >= 0 && label < this.page.functions.length && this.state.merge !== "image") then(label);
   }
 }
 

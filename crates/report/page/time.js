@@ -90,6 +90,9 @@ export class TimeView {
     const key = [side.index, app.state.event, app.state.image, app.state.focus, app.state.without, app.state.metric];
     this.kinds = app.derive("track kinds", key, () => kindsOf(side, ever.rows, app.state.metric).filter((kind) => kind.event >= 0));
     this.tracks = app.derive("tracks", [key, app.state.folds], () => tracksOf(side, byThread(ever, side.threads.length), byThread(waits, side.threads.length), new Set(app.state.folds)));
+    // What is not chosen stays in sight, and its share is 0.
+    const chosen = byThread(app.chosen(), side.threads.length);
+    this.tracks = this.tracks.map((track) => ({ ...track, weight: track.threads.reduce((sum, thread) => sum + chosen[thread], 0) }));
     this.tops = new Float64Array(this.tracks.length + 1);
     this.tracks.forEach((track, i) => { this.tops[i + 1] = this.tops[i] + HEIGHTS[track.kind] + this.below(track); });
     this.at = Math.min(this.at, this.tracks.length - 1);

@@ -1,5 +1,6 @@
 // Stacks merged into a tree, root first. Everything here is a loop: stacks may be 10,000 frames deep.
 
+import { short } from "./text.js";
 import { which } from "./choose.js";
 
 /** @import {Page, Side} from "./data.js" */
@@ -15,6 +16,7 @@ import { which } from "./choose.js";
  * @property {ArrayLike<number>} own what ended here
  * @property {string} ended what it means to end here: `self`, or `begins` where the children are callers and a stack begins here
  * @property {string[]} roots what stacks begin with
+ * @property {boolean} images a label stands for all functions of its image
  * @property {(node: number) => ArrayLike<number>} children in the order of drawing
  */
 
@@ -42,6 +44,7 @@ export class Tree {
     /** Samples of which nothing but hidden frames was left: they do not count. */
     this.emptied = 0;
     this.ended = "self";
+    this.images = false;
     /** The node in which each row ends; `NOTHING` where all is hidden. @type {Uint32Array} */
     this.leaves = new Uint32Array(0);
   }
@@ -115,6 +118,7 @@ export class Paths {
   constructor(page, state) {
     /** @type {string[]} */
     this.roots = [];
+    this.images = state.merge === "image";
     this.length = 1;
     const most = page.sides.reduce((sum, side) => sum + side.up.length, 1);
     this.label = new Uint32Array(most).fill(NOTHING, 0, 1);
@@ -215,7 +219,7 @@ export function mergeBoth(page, chosen, state, paths = new Paths(page, state)) {
  */
 function mergeAll(page, all, state, paths) {
   const { roots, ofThread } = rootsOf(all.map((it) => it.side), state.root);
-  const tree = new Tree(page, roots), used = new Used(paths);
+  const tree = Object.assign(new Tree(page, roots), { images: state.merge === "image" }), used = new Used(paths);
   const ordered = all.map((chosen, i) => byRoot(chosen, ofThread[i], Math.max(roots.length, 1)));
   const leaves = all.map((chosen) => new Uint32Array(chosen.weight.length)), seen = all.map(({ side }) => new Uint32Array(state.collapse ? side.up.length : 0));
   for (let root = 0; root < ordered[0].begin.length - 1; root++) {
@@ -343,9 +347,15 @@ export function rootsOf(sides, root) {
   return { roots, ofThread: sides.map((side) => Uint32Array.from(side.threads, (it) => position.get(name(it)) ?? 0)) };
 }
 
-/** Names a node. @param {Page} page @param {Pick<Calls, "label" | "roots">} calls @param {number} node @returns {string} */
+/** @param {import("./data.js").Func} func @param {boolean} images it stands for its image @returns {string} */
+export function nameOfLabel(func, images) {
+  return images ? short(func.image) || "no image" : func.name;
+}
+
+/** Names a node. @param {Page} page @param {Pick<Calls, "label" | "roots" | "images">} calls @param {number} node @returns {string} */
 export function nameOf(page, calls, node) {
   const label = calls.label[node];
   if (label === NOTHING) return "all";
-  return label < page.functions.length ? page.functions[label].name : calls.roots[label - page.functions.length];
+  if (label >= page.functions.length) return calls.roots[label - page.functions.length];
+  return nameOfLabel(page.functions[label], calls.images);
 }

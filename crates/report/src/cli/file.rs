@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::lookup::LOOKUP;
-use super::{Lookup, Which};
+use super::{Lookup, Which, folder};
 
 /// `info`
 #[derive(Debug, Args)]
@@ -154,7 +154,7 @@ pub struct Pack {
     #[arg(long)]
     pub source: bool,
     /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
-    #[arg(long, value_name = "DIR", requires = "source")]
+    #[arg(long, value_name = "DIR", value_parser = folder, requires = "source")]
     pub source_dir: Vec<PathBuf>,
     /// Where images and debug files are found.
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Select;
+use super::{Select, folder};
 
 /// The number of functions of which a page has the code.
 pub const CODE: usize = 32;
@@ -44,7 +44,7 @@ pub struct Html {
     #[arg(long, value_name = "N", default_value_t = CODE)]
     pub code: usize,
     /// Look for source files below this directory first, and show texts that nothing proves; may be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub source_dir: Vec<PathBuf>,
     /// Which samples of the recordings, and where names are found.
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub use lookup::Lookup;
 pub use serve::Serve;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};
-pub use words::{Owner, Sort, Weight, share_percent};
+pub use words::{Owner, Sort, Weight, folder, share_percent};
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]

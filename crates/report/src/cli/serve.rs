@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Select;
+use super::{Select, folder};
 
 /// `serve`
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct Serve {
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// Look for source files below this directory first; may be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub source_dir: Vec<PathBuf>,
     /// Which samples of the recordings, and where names are found.
     #[command(flatten)]

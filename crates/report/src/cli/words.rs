@@ -1,5 +1,7 @@
 //! Words that several commands take as values of options.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 
 use crate::profile::tree::Root;
@@ -41,6 +43,15 @@ pub fn share_percent(text: &str) -> Result<f64, String> {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("must lie between 0 and 100".to_owned()),
     }
+}
+
+/// Parses the path of a folder, and makes it absolute.
+///
+/// # Errors
+/// If there is no such folder.
+pub fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = std::fs::canonicalize(text).map_err(|error| error.to_string())?;
+    if path.is_dir() { Ok(path) } else { Err("this is no folder".to_owned()) }
 }
 
 words!(Root { Process: "process", Thread: "thread", None: "none" });

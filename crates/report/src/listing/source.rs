@@ -1,7 +1,7 @@
 //! Finds the source texts of a recording, with their proof: in the recording, below folders of the user, or where the compiler read
 //! them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::recording::sources::{StoredSource, StoredSources};
 use icecore_symbolize::image::{FileOff, Finder, Identity};
@@ -60,6 +60,12 @@ impl Source {
     pub fn lines(&self) -> Vec<String> {
         String::from_utf8_lossy(&self.text).lines().map(str::to_owned).collect()
     }
+}
+
+/// Returns true if a file lies below one of the folders, wherever links and `..` lead.
+pub fn is_below(path: &Path, dirs: &[PathBuf]) -> bool {
+    let Ok(file) = std::fs::canonicalize(path) else { return false };
+    dirs.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| file.starts_with(dir)))
 }
 
 impl SourceFinder<'_> {

@@ -30,7 +30,7 @@ struct Serving {
 pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let origin = origin(&options.profiler)?;
     let select = &options.select;
-    let socket = Socket::open(options.port, origin);
+    let socket = Socket::open(options.port, &origin);
     let socket = socket.with_context(|| match options.port {
         0 => "cannot open a socket on 127.0.0.1".to_owned(),
         port => format!("cannot open port {port} of 127.0.0.1: give another --port"),
@@ -88,15 +88,20 @@ impl Serving {
 }
 
 /// Returns scheme, host and port of an address, which is what a browser sends as `Origin`.
-fn origin(url: &str) -> anyhow::Result<&str> {
-    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let Some(host) =
-        host.map(|host| host.split('/').next().unwrap_or_default()).filter(|host| !host.is_empty())
-    else {
-        bail!("cannot use `{url}` as a Firefox Profiler: write its address with https:// or http://");
+fn origin(url: &str) -> anyhow::Result<String> {
+    let parts = url.split_once("://").filter(|(scheme, _)| ["https", "http"].contains(scheme));
+    let host = parts.map(|(_, rest)| rest.split('/').next().unwrap_or_default().to_ascii_lowercase());
+    let is_host = |host: &str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
     };
-    let before = url.len() - url.split_once("://").map_or(0, |(_, rest)| rest.len());
-    Ok(&url[..before + host.len()])
+    let Some((scheme, host)) = parts.map(|(scheme, _)| scheme).zip(host.filter(|host| is_host(host))) else {
+        bail!(
+            "cannot use `{url}` as a Firefox Profiler: write its address as https://HOST or http://HOST:PORT"
+        );
+    };
+    // Browsers leave out the port that the scheme has anyway.
+    let usual = if scheme == "https" { ":443" } else { ":80" };
+    Ok(format!("{scheme}://{}", host.strip_suffix(usual).unwrap_or(&host)))
 }
 
 /// Encodes what an address of a server may have and a part of a path may not.
@@ -123,6 +128,11 @@ mod tests {
             "https://profiler.firefox.com"
         );
         assert_eq!(origin("http://localhost:4242").expect("an address"), "http://localhost:4242");
-        assert!(origin("profiler.firefox.com").is_err() && origin("https:///x").is_err());
+        assert_eq!(origin("https://Profiler.example:443/").expect("an address"), "https://profiler.example");
+        for wrong in
+            ["profiler.firefox.com", "https:///x", "https://u@x.org", "https://x y", "https://*", "ftp://x"]
+        {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Served;
 use super::asm::asm;
@@ -50,11 +50,11 @@ impl<'a> Answers<'a> {
             ("/profile.json", None) => self.profile(0),
             ("/profile-2.json", None) => self.profile(1),
             ("/symbolicate/v5", Some(body)) => in_json(symbolicate(recordings, modules, body)),
-            ("/asm/v1", Some(body)) => in_json(asm(recordings, modules, body)),
+            ("/asm/v1", Some(body)) => in_json(asm(recordings, modules, body).map(|it| it.to_string())),
             ("/source/v1", Some(body)) => {
                 in_json(source(recordings, modules, body).map(|(answer, unproven)| {
                     unproven.into_iter().for_each(remark);
-                    answer
+                    answer.to_string()
                 }))
             }
             _ => Answer::nothing(),
@@ -88,7 +88,7 @@ impl<'a> Answers<'a> {
 }
 
 /// The Profiler shows an error only if the status says that there is none.
-fn in_json(answer: Result<Value, String>) -> Answer {
-    let answer = answer.unwrap_or_else(|why| json!({ "error": why }));
-    Answer::json(answer.to_string().into(), false)
+fn in_json(answer: Result<String, String>) -> Answer {
+    let answer = answer.unwrap_or_else(|why| json!({ "error": why }).to_string());
+    Answer::json(answer.into(), false)
 }

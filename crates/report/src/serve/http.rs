@@ -5,13 +5,16 @@
 //! | connections at one time | [`CONNECTIONS`]; further ones wait |
 //! | requests that wait for an answer | [`WAITING`]; further ones are told to come again (503) |
 //! | body of a request | [`BODY_BYTES`] |
-//! | until a request is whole | [`REQUEST`] |
+//! | until the headers of a request are whole | [`HEADERS`] |
+//! | until its body is | [`REQUEST`] |
 //! | until a connection ends | [`CONNECTION`] |
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -27,15 +30,20 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 /// The most connections at one time.
-pub const CONNECTIONS: usize = 64;
+pub const CONNECTIONS: usize = 256;
 /// The most requests that wait while another is answered.
 pub const WAITING: usize = 32;
 /// The longest body of a request.
 pub const BODY_BYTES: usize = 16 << 20;
-/// The time in which a request must arrive.
+/// The time in which the headers of a request must arrive: until then, anybody on this machine may hold a connection.
+pub const HEADERS: Duration = Duration::from_secs(3);
+/// The time in which its body must arrive.
 pub const REQUEST: Duration = Duration::from_secs(20);
 /// The time after which a connection ends, whatever it does.
 pub const CONNECTION: Duration = Duration::from_secs(600);
+
+/// How long an answer that is being made is waited for when the user ends the program.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
 
 /// A request that may be answered.
 #[derive(Debug)]
@@ -129,24 +137,44 @@ impl Socket {
         Ok(Self { listener, url, gate: Gate { token, origin: origin.to_owned() } })
     }
 
-    /// Answers requests one after the other in this thread, until the user ends the program.
+    /// Answers requests one after the other in this thread, until the user ends the program. Requests of those who are gone are left
+    /// out. If an answer takes long when the user ends the program, it is not waited for.
     ///
     /// # Errors
     /// If the system has no threads or signals left.
     pub fn serve(self, mut answer: impl FnMut(&Asked) -> Answer) -> io::Result<()> {
         let (questions, mut asked) = mpsc::channel::<(Asked, oneshot::Sender<Answer>)>(WAITING);
+        let (is_idle, idle) = oneshot::channel::<()>();
+        let is_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let front = std::thread::Builder::new().name("serve".to_owned());
             let front = front.spawn_scoped(scope, || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let ended = runtime.block_on(accept(self.listener, Arc::new(self.gate), questions));
+                is_ended.store(true, Ordering::Relaxed);
+                // All that asks is gone: the answering thread comes to its end.
                 runtime.shutdown_background();
+                let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+                if wait.block_on(async { timeout(LAST_ANSWER, idle).await }).is_err() {
+                    std::process::exit(0);
+                }
                 ended
             })?;
             while let Some((asked, reply)) = asked.blocking_recv() {
+                if reply.is_closed() || is_ended.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let answered = std::panic::catch_unwind(AssertUnwindSafe(|| answer(&asked)));
                 // Whoever asked may be gone.
-                drop(reply.send(answer(&asked)));
+                drop(
+                    reply.send(
+                        answered.unwrap_or_else(|_| {
+                            Answer::failed("a bug of the server, which its terminal shows")
+                        }),
+                    ),
+                );
             }
+            drop(is_idle);
             front.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -178,7 +206,7 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, questions: Questions) ->
         tokio::spawn(async move {
             let service = service_fn(|request| respond(request, &gate, &questions));
             let mut connection = http1::Builder::new();
-            connection.timer(TokioTimer::new()).header_read_timeout(REQUEST).keep_alive(false);
+            connection.timer(TokioTimer::new()).header_read_timeout(HEADERS).keep_alive(false);
             // A client that goes away is no error of ours.
             drop(timeout(CONNECTION, connection.serve_connection(TokioIo::new(stream), service)).await);
             drop(permit);
@@ -266,8 +294,9 @@ impl Gate {
         // A name that an attacker lets point to 127.0.0.1 is none of these.
         let host =
             request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        if !["127.0.0.1", "localhost"].contains(&name) {
+        let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+        // The port may be another one here, if it is forwarded.
+        if !["127.0.0.1", "localhost"].contains(&name) || !port.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Answer::refused(StatusCode::FORBIDDEN, "ask for 127.0.0.1 or localhost\n"));
         }
         let path = request.uri().path();
@@ -314,7 +343,13 @@ mod tests {
         for path in ["/", "/secre/", "/secrets/", "//secret/", "/x/secret/"] {
             assert_eq!(judged(path, &[here]), Err(StatusCode::NOT_FOUND), "{path}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", ""] {
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example:80",
+            "localhost.evil.example",
+            "localhost:x.evil.example",
+            "",
+        ] {
             assert_eq!(judged("/secret/", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
         }
         assert_eq!(judged("/secret/", &[]), Err(StatusCode::FORBIDDEN));

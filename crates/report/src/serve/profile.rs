@@ -116,6 +116,8 @@ impl<'a> Writer<'a> {
             let name = clean(thread.process.as_bytes());
             let process = processes.entry((thread.part, thread.tgid));
             let process = *process.or_insert_with(|| profile.add_process(&name, thread.tgid, begin));
+            // Threads come in the order of time: a process is called what it was called last.
+            profile.set_process_name(process, &name);
             let made = profile.add_thread(process, thread.tid, begin, thread.tid == thread.tgid);
             profile.set_thread_name(made, &clean(thread.comm.as_bytes()));
             made

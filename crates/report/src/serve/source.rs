@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::modules::Modules;
+use crate::listing::source::{Origin, is_below};
 use crate::profile::names::name;
 use crate::stacks::locate::CodeLocation;
 use icecore_symbolize::source::Proof;
@@ -41,10 +42,16 @@ pub(super) fn source(
     }
     let found = served.sources(&finder).find(&file, module.image, &[off]);
     let found = found.map_err(|why| format!("no source text of {file}: {why}; serve takes --source-dir"))?;
-    if found.is_newer && served.source_dirs.is_empty() {
+    // The Profiler has no place to say that nothing proves a text, and a program may name any file as its source.
+    let may_send = match &found.origin {
+        _ if found.proof == Proof::Md5 => true,
+        Origin::Recording => true,
+        Origin::Here(path) => is_below(path, served.source_dirs),
+    };
+    if !may_send {
         return Err(format!(
-            "{file} was modified after the program was linked, and nothing proves that it is what was compiled: to see it \
-             nevertheless, give its folder to serve (--source-dir)"
+            "nothing proves that {file} here is what was compiled: to see it nevertheless, give its folder to serve \
+             (--source-dir DIR)"
         ));
     }
     let remark = (found.proof == Proof::Unchecked)

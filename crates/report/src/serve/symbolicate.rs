@@ -14,6 +14,8 @@ use icecore_symbolize::image::FileOff;
 
 /// The most addresses of one request.
 const MOST: usize = 1 << 20;
+/// The longest answer, bytes: a short request may name one address many times.
+const MOST_BYTES: usize = 64 << 20;
 
 /// What is asked: several jobs, or one.
 #[derive(Deserialize)]
@@ -32,8 +34,8 @@ struct Job {
     stacks: Vec<Vec<(i64, i64)>>,
 }
 
-/// What is known of an address: the fields of its frame.
-type Known = BTreeMap<(usize, u32, FileOff), Object<String, Value>>;
+/// What is known of addresses: the fields of their frames as JSON, each with a comma before it.
+type Known = BTreeMap<(usize, u32, FileOff), String>;
 
 /// Answers a request.
 ///
@@ -42,7 +44,7 @@ pub(super) fn symbolicate(
     recordings: &[Served<'_>],
     modules: &Modules,
     body: &[u8],
-) -> Result<Value, String> {
+) -> Result<String, String> {
     let request: Request =
         serde_json::from_slice(body).map_err(|error| format!("this is no request for names: {error}"))?;
     let jobs = match request {
@@ -63,11 +65,19 @@ pub(super) fn symbolicate(
     for ((recording, image), offs) in wanted {
         let offs: Vec<FileOff> = offs.into_iter().collect();
         for (off, fields) in offs.iter().zip(named(&recordings[recording], image, &offs)) {
+            let json = Value::Object(fields).to_string();
+            let inner = &json[1..json.len() - 1];
+            let fields = if inner.is_empty() { String::new() } else { format!(",{inner}") };
             known.insert((recording, image, *off), fields);
         }
     }
-    let results: Vec<Value> = jobs.iter().map(|job| job.answer(modules, &known)).collect();
-    Ok(json!({ "results": results }))
+    let mut answer = "{\"results\":[".to_owned();
+    for (number, job) in jobs.iter().enumerate() {
+        answer.push_str(if number > 0 { "," } else { "" });
+        job.answer(modules, &known, &mut answer)?;
+    }
+    answer.push_str("]}");
+    Ok(answer)
 }
 
 /// Names offsets of an image, which ascend.
@@ -75,10 +85,11 @@ fn named(served: &Served<'_>, image: u32, offs: &[FileOff]) -> Vec<Object<String
     let finder = served.finder();
     let places: Vec<CodeLocation> = offs.iter().map(|off| CodeLocation::Image(image, *off)).collect();
     let names = name(&places, &served.locator, &finder, &|_| ());
+    let hidden = served.report.loaded.patterns.matches(&names).hidden;
     let identity = &served.locator.images[image as usize];
     let extents = Code::open(identity, &finder).map(|mut code| code.extents(offs)).unwrap_or_default();
     let fields = |position: usize| {
-        let mut fields = frames(&names, position);
+        let mut fields = frames(&names, &hidden, position);
         let extent = extents.get(position).cloned().flatten();
         if let Some((at, Some(extent))) = extent.filter(|_| fields.contains_key("function")) {
             fields.insert("function_offset".into(), hex(at.0 - extent.start.0));
@@ -92,24 +103,23 @@ fn named(served: &Served<'_>, image: u32, offs: &[FileOff]) -> Vec<Object<String
     (0..offs.len()).map(fields).collect()
 }
 
-/// Returns the function of a place with its file and line, and what was inlined there; nothing if it has no name. The Profiler takes
-/// no `null`.
-fn frames(names: &Names, place: usize) -> Object<String, Value> {
+/// Returns the function of a place with its file and line, and what was inlined there; code without a name has the name that other
+/// views give it. The Profiler takes no `null`.
+fn frames(names: &Names, hidden: &[bool], place: usize) -> Object<String, Value> {
     let fields = |frame: &u32| {
         let frame = &names.frames[*frame as usize];
-        let function = &names.functions[frame.function as usize];
         let mut fields = Object::new();
-        if function.reason.is_none() {
-            fields.insert("function".into(), json!(function.name));
-            fields.extend(frame.file.map(|file| ("file".into(), json!(names.files[file as usize]))));
-            fields.extend(frame.line.map(|line| ("line".into(), json!(line))));
-        }
+        fields.insert("function".into(), json!(names.functions[frame.function as usize].name));
+        fields.extend(frame.file.map(|file| ("file".into(), json!(names.files[file as usize]))));
+        fields.extend(frame.line.map(|line| ("line".into(), json!(line))));
         fields
     };
-    let Some((outer, inlined)) = names.of_places.of(place).split_last() else { return Object::new() };
+    let is_shown = |frame: &&u32| !hidden[names.frames[**frame as usize].function as usize];
+    let shown: Vec<&u32> = names.of_places.of(place).iter().filter(is_shown).collect();
+    let Some((outer, inlined)) = shown.split_last() else { return Object::new() };
     let mut function = fields(outer);
     if !inlined.is_empty() {
-        function.insert("inlines".into(), inlined.iter().map(fields).map(Value::Object).collect());
+        function.insert("inlines".into(), inlined.iter().map(|frame| Value::Object(fields(frame))).collect());
     }
     function
 }
@@ -121,25 +131,36 @@ impl Job {
         Some((module, module.off(u64::try_from(address).ok()?)?))
     }
 
-    fn answer(&self, modules: &Modules, known: &Known) -> Value {
-        let frame = |(number, at): (usize, &(i64, i64))| {
-            let name = usize::try_from(at.0).ok().and_then(|module| self.modules.get(module));
-            let fields = self
-                .find(modules, *at)
-                .and_then(|(module, off)| known.get(&(module.recording, module.image, off)));
-            let mut frame = fields.cloned().unwrap_or_default();
-            frame.insert("frame".into(), json!(number));
-            frame.insert("module".into(), json!(name.map_or("", |(name, _)| name)));
-            frame.insert("module_offset".into(), hex(at.1.cast_unsigned()));
-            Value::Object(frame)
-        };
-        let stack = |stack: &Vec<(i64, i64)>| stack.iter().enumerate().map(frame).collect::<Vec<Value>>();
+    /// Appends the answer.
+    fn answer(&self, modules: &Modules, known: &Known, answer: &mut String) -> Result<(), String> {
+        let names: Vec<String> = self.modules.iter().map(|(name, _)| json!(name).to_string()).collect();
+        answer.push_str("{\"stacks\":[");
+        for (number, stack) in self.stacks.iter().enumerate() {
+            answer.push_str(if number > 0 { ",[" } else { "[" });
+            for (number, at) in stack.iter().enumerate() {
+                let name = usize::try_from(at.0).ok().and_then(|module| names.get(module));
+                let fields = self
+                    .find(modules, *at)
+                    .and_then(|(module, off)| known.get(&(module.recording, module.image, off)));
+                let (comma, offset) = (if number > 0 { "," } else { "" }, at.1.cast_unsigned());
+                let (name, fields) = (name.map_or("\"\"", String::as_str), fields.map_or("", String::as_str));
+                answer.push_str(&format!(
+                    "{comma}{{\"frame\":{number},\"module\":{name},\"module_offset\":\"{offset:#x}\"{fields}}}"
+                ));
+                if answer.len() > MOST_BYTES {
+                    return Err(format!(
+                        "the answer is longer than {} MiB: ask for fewer addresses",
+                        MOST_BYTES >> 20
+                    ));
+                }
+            }
+            answer.push(']');
+        }
         let is_found =
             |(name, id): &(String, String)| (format!("{name}/{id}"), json!(modules.find(name, id).is_some()));
-        json!({
-            "stacks": self.stacks.iter().map(stack).collect::<Vec<_>>(),
-            "found_modules": self.modules.iter().map(is_found).collect::<Object<String, Value>>(),
-        })
+        let found: Object<String, Value> = self.modules.iter().map(is_found).collect();
+        answer.push_str(&format!("],\"found_modules\":{}}}", Value::Object(found)));
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{Error, Result, Screen, Shown, View};
+use crate::cli::folder;
 use crate::listing::lines::lines;
 use crate::listing::parts::{instruction_sums, parts};
 use crate::listing::source::SourceFinder;
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub only: Option<Only>,
     /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub source_dir: Vec<PathBuf>,
     /// Show so many lines and instructions around those with samples
     #[arg(long, value_name = "N", default_value_t = 3)]

@@ -11,7 +11,7 @@ use crate::base::map::Interned;
 use crate::listing::code::Instruction;
 use crate::listing::lines::{FunctionLines, lines};
 use crate::listing::parts::{CodePart, CodeParts, InstructionsOfPlaces, parts};
-use crate::listing::source::{Origin, SourceFinder};
+use crate::listing::source::{Origin, SourceFinder, is_below};
 use crate::listing::stacks::CountedStacks;
 use crate::profile::names::{Names, Side};
 use crate::profile::pipeline::Report;
@@ -42,14 +42,6 @@ impl PageCode {
     /// Requests the code of the hottest functions for a page that may be given to others.
     pub fn given_away(functions: usize, source_dirs: &[PathBuf]) -> Self {
         Self { functions, source_dirs: source_dirs.to_vec(), is_given_away: true }
-    }
-
-    /// Returns true if a file lies below a folder of the user, wherever links and `..` lead.
-    fn is_of_user(&self, path: &str) -> bool {
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        let file = real(Path::new(path));
-        let is_below = |dir: &PathBuf| Some(file.as_ref()?.starts_with(real(dir)?));
-        self.source_dirs.iter().any(|dir| is_below(dir) == Some(true))
     }
 }
 
@@ -159,7 +151,9 @@ fn texts(
 ) -> Vec<Value> {
     let may_show = |row: &SourceRow| {
         let is_proven = row.proof == Some(Proof::Md5.code()) || row.origin == Some(Origin::Recording.code());
-        !code.is_given_away || is_proven || row.path.as_deref().is_none_or(|path| code.is_of_user(path))
+        !code.is_given_away
+            || is_proven
+            || row.path.as_ref().is_none_or(|path| is_below(Path::new(path), &code.source_dirs))
     };
     let row = |row: SourceRow| {
         let is_shown = may_show(&row);
