@@ -131,3 +131,18 @@ test("the chart draws all samples of a thread, and its keys name frames", () => 
   await page.keyboard.press("n");
   assert.equal(Number(fragment(page).get("lane")) >= 0, true);
 }));
+
+test("tracks have the shares of what is chosen", () => on(BUSY, "view=time&process=9&event=cpu-clock", async (page) => {
+  await page.locator("#main .scroll > canvas").focus();
+  /** @type {Map<string, string>} */
+  const shares = new Map();
+  await page.keyboard.press("Home");
+  for (let i = 0; i < 40; i++) {
+    const [, process, share] = /(\w+ \d+) · [^·]*thread[^·]* · ([\d.]+%) of the chosen samples/.exec(await foot(page)) ?? [];
+    if (process) shares.set(process, share);
+    await page.keyboard.press("ArrowDown");
+  }
+  assert.equal(shares.get("server 9"), "100.0%");
+  shares.delete("server 9");
+  assert.ok(shares.size > 0 && [...shares.values()].every((share) => share === "0.00%"), JSON.stringify([...shares]));
+}));

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use icecore_format::records::{Change, ImageKind, Origin};
 use icecore_tests::machine::{Recorded, has_ebpf, record, report, work};
+use icecore_tests::synthetic::Builder;
 use serde_json::Value;
 
 fn diff(before: &Path, after: &Path, options: &[&str]) -> Value {
@@ -180,4 +182,29 @@ fn root_the_diff_that_a_timeline_names_explains_its_change() {
     assert_eq!(explained["significant"], true, "{explained:#}");
     let grew = number(change, "after") > number(change, "before");
     assert_eq!(number(explained, "delta") > 0.0, grew, "{explained:#}");
+}
+
+#[test]
+fn functions_without_names_that_are_compared_as_one_have_the_name_of_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The first recording hits one function of a program that is gone a lot, and two others a bit; the second has another program.
+    for (name, hits) in [("before", &[900, 60, 40][..]), ("after", &[])] {
+        let mut b = Builder::default();
+        let image = b.image(ImageKind::FILE, if hits.is_empty() { "/gone/other" } else { "/gone/program" });
+        let task = b.task(9, 9, "program");
+        b.change(0, Change::FOUND, 9, 1, "program");
+        b.map(1, 9, 0x1000, image, Origin::SCAN);
+        let hits = if hits.is_empty() { &[1000] } else { hits };
+        let addresses =
+            (1..).zip(hits).flat_map(|(function, hits)| std::iter::repeat_n(0x1000 + function * 0x40, *hits));
+        for (time, address) in (1..).zip(addresses) {
+            b.sample(time * 1_000_000, 0, task, &[address], &[]);
+        }
+        b.write(&dir.path().join(name), true).expect("room");
+    }
+    let [before, after] = ["before", "after"].map(|name| dir.path().join(name));
+    let diff = diff(&before, &after, &["--all"]);
+    let [row] = rows(&diff) else { panic!("one row: {diff:#}") };
+    assert_eq!(row["before_name"], "program+?", "{diff:#}");
+    assert_eq!(number(&row["self"], "before"), 1.0, "all three functions: {diff:#}");
 }

@@ -98,7 +98,16 @@ export class Bar {
     });
     const list = [...names.keys()].sort((a, b) => (weights.get(b) ?? 0) - (weights.get(a) ?? 0));
     const values = list.map((key) => /** @type {[string, string]} */ ([key, names.get(key) === key ? key : `${names.get(key)} ${key}`]));
-    return this.select("processes", [["", list.length === 1 ? "1 process" : `all ${list.length} processes`], ...values], app.state.process[0] ?? "", (value) => app.set({ process: value ? [value] : [], zoom: "" }), "process");
+    // Processes of one name can be chosen together. No key begins with an equals sign and has a blank behind it.
+    /** @type {Map<string, string[]>} */
+    const byName = new Map();
+    for (const key of list) byName.set(names.get(key), [...byName.get(names.get(key)) ?? [], key]);
+    const several = [...byName].filter(([, keys]) => keys.length > 1);
+    const together = several.map(([name, keys]) => /** @type {[string, string]} */ ([`= ${name}`, `${keys.length} × ${name}`]));
+    const { process } = app.state, are = several.find(([, keys]) => keys.length === process.length && keys.every((key) => process.includes(key)));
+    const chosen = are ? `= ${are[0]}` : process[0] ?? "", all = list.length === 1 ? "1 process" : `all ${list.length} processes`;
+    const choose = (/** @type {string} */ value) => app.set({ process: byName.get(value.slice(2)) && value.startsWith("= ") ? byName.get(value.slice(2)) : value ? [value] : [], zoom: "" });
+    return this.select("processes", [["", all], ...together, ...values], chosen, choose, "process");
   }
 
   buttons() {

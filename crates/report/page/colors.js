@@ -56,7 +56,7 @@ export function colorOfChange(change, isChance, dark) {
 
 /** The color of a frame by the share of its samples whose stacks are doubtful. @param {number} share 0 to 1 @param {boolean} dark @returns {string} */
 export function colorOfDoubt(share, dark) {
-  return share > 0 ? hsl(320, 30 + 60 * Math.sqrt(share), -2 * share, dark) : hsl(140, 25, 0, dark);
+  return share > 0 ? hsl(320, 5 + 85 * Math.sqrt(share), -2 * share, dark) : hsl(140, 25, 0, dark);
 }
 
 /** Hues of kinds of waits. @type {Record<string, number>} */

@@ -141,10 +141,7 @@ fn debug_id(identity: &Identity) -> DebugId {
     let mut guid = [0; 16];
     let len = bytes.len().min(16);
     guid[..len].copy_from_slice(&bytes[..len]);
-    // The first three fields of a GUID are little-endian numbers.
-    guid[..4].reverse();
-    guid[4..6].reverse();
-    guid[6..8].reverse();
+    // Its first three fields are little-endian numbers.
     DebugId::from_guid_age(&guid, 0).unwrap_or_default()
 }
 

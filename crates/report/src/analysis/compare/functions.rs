@@ -66,8 +66,18 @@ impl Functions {
             of(&before, &group.before) || of(&after, &group.after)
         };
         let is_settled = matched.iter().map(is_settled).collect();
-        let key = |side: usize, positions: &[usize]| Some(sides[side][*positions.first()?].key());
-        let keys = matched.iter().map(|group| [key(0, &group.before), key(1, &group.after)]).collect();
+        let key = |side: usize, positions: &[usize], are_many: bool| {
+            let key = sides[side][*positions.first()?].key();
+            // Functions without a name that are compared as one have the name of none of them.
+            let name = matching::function(&key.name);
+            let is_of_all = are_many && name.contains("+?");
+            Some(if is_of_all { RowKey { name: name.into_owned(), ..key } } else { key })
+        };
+        let keys = |group: &Group| {
+            let are_many = group.before.len() > 1 || group.after.len() > 1;
+            [key(0, &group.before, are_many), key(1, &group.after, are_many)]
+        };
+        let keys = matched.iter().map(keys).collect();
         let of = positions.into_iter().zip(reports).map(|(positions, (_, side))| {
             positions.into_iter().map(|position| number_of[*side][position as usize]).collect()
         });
