@@ -59,6 +59,12 @@ test("a line that is chosen marks its instructions, and an instruction its line"
   assert.match(fragment(page).get("line") ?? "", /^6 /);
 }));
 
+test("by samples the code has counts", () => on(CODE, `view=code&selected=${labelOf(CODE, "leaf")}&metric=samples`, async (page) => {
+  const [first] = (await rows(grid(page, "Instructions"))).filter((it) => it[1]);
+  assert.equal(first[0], "4");
+  assert.equal(await page.locator("aside h2").textContent(), "leaf", "the function stands beside");
+}));
+
 test("a page that may be given away has no text that nothing proves, unless its folder is named", () => on(write("code"), "view=code", async (page) => {
   const titles = (await rows(grid(page, "Source lines"))).filter((it) => !it[2]).map((it) => it[3]);
   assert.match(titles.join(), /p\.c · no text: .*--source-dir/);

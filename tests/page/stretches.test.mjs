@@ -146,3 +146,9 @@ test("tracks have the shares of what is chosen", () => on(BUSY, "view=time&proce
   shares.delete("server 9");
   assert.ok(shares.size > 0 && [...shares.values()].every((share) => share === "0.00%"), JSON.stringify([...shares]));
 }));
+
+test("keys begin at the thread that was chosen", () => on(BUSY, "view=time&thread=7%2F8", async (page) => {
+  await page.locator("#main .scroll > canvas").focus();
+  await page.keyboard.press("n");
+  assert.match(await foot(page), /waits: \w+ · [\d.]+ \w+ until/);
+}));

@@ -83,7 +83,7 @@ export class Bar {
     const { app } = this, { state } = app, names = [...new Set(app.page.sides.flatMap((side) => side.events.map((event) => event.name)))];
     if (names.length < 2) return element("span");
     const usual = app.side().events.filter((event) => event.is_shown).map((event) => event.name).join(" + ");
-    return this.select("events", [["", `events: ${usual}`], ...names.map((name) => /** @type {[string, string]} */ ([name, name]))], state.event[0] ?? "", (value) => app.set({ event: value ? [value] : [] }), "event");
+    return this.select("events", [["", `events: ${usual}`], ...names.map((name) => /** @type {[string, string]} */ ([name, name === "waker" ? "waker: waits of others that it ended" : name]))], state.event[0] ?? "", (value) => app.set({ event: value ? [value] : [] }), "event");
   }
 
   processesOf() {

@@ -1,8 +1,9 @@
 // One function: its source lines and its instructions, with the samples that hit them.
 
-import { amount, element, percent, short, things } from "./text.js";
+import { amount, count, element, percent, short, things } from "./text.js";
 import { openCode, unzip } from "./data.js";
 import { Grid } from "./grid.js";
+import { around } from "./lazy.js";
 import { hitsOf, linesOf } from "./lines.js";
 
 /** @import {CodePart, Func, Listing, Side} from "./data.js" */
@@ -24,7 +25,7 @@ export class Code {
   constructor(app) {
     this.app = app;
     this.whole = 1;
-    const share = (/** @type {number} */ of) => of > 0 ? percent(of / this.whole) : "";
+    const share = (/** @type {number} */ of) => of <= 0 ? "" : app.state.metric === "samples" ? count(of) : percent(of / this.whole);
     /** What both tables do with a `Listed`. @type {{look: (it: any) => string, choose: (it: any) => void}} */
     const does = {
       look: (it) => it.key && it.key === app.state.line ? `${it.look} marked` : it.look,
@@ -67,6 +68,8 @@ export class Code {
     const code = app.derive("code rows", key, () => listing ? codeRows(listing, func, (part) => hitsOf(chosen, part)) : []);
     this.source.show(source);
     this.code.show(code);
+    // The function stands beside, with what can be done with it.
+    app.inspect(app.derive("around", [...app.shape(), label], () => around(app.expanded(), label)).callees, 0);
     const shown = `${side.index} ${label} ${Boolean(listing)}`;
     if (app.state.line) this.reveal();
     else if (shown !== this.shown) {

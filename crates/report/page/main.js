@@ -4,7 +4,7 @@ import { amount, count, element, percent, things } from "./text.js";
 import { functionKey, isDoubtful, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
-import { Paths, merge, mergeBoth, totalsOf } from "./tree.js";
+import { NOTHING, Paths, merge, mergeBoth, totalsOf } from "./tree.js";
 import { inverted } from "./lazy.js";
 import { search, shareOf, sumsOf } from "./sums.js";
 import { themeOf } from "./colors.js";
@@ -196,9 +196,20 @@ export class App {
     });
   }
 
+  /** What of everything has: this is shown after each filter, and needs no sums of nodes. @returns {number} */
+  doubt() {
+    return this.derive("doubt", this.shape(), () => {
+      const { side: { taken, row_taken }, weight } = this.chosen(), doubtful = taken.map(isDoubtful), { leaves } = this.tree();
+      let sum = 0;
+      for (let row = 0; row < weight.length; row++) if (doubtful[row_taken[row]] && leaves[row] !== NOTHING) sum += weight[row];
+      return sum;
+    });
+  }
+
   /** The share of a node whose stacks are doubtful; 0 in a tree of callers, which does not have it. @param {Calls} calls @param {number} node */
   doubtOf(calls, node) {
-    return calls === this.tree() && calls.total[node] ? this.doubts()[node] / calls.total[node] : 0;
+    if (calls !== this.tree() || !calls.total[node]) return 0;
+    return (node === 0 ? this.doubt() : this.doubts()[node]) / calls.total[node];
   }
 
   /** For each node of the tree the kind of most of its waits; empty if it has none. @returns {string[]} */

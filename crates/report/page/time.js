@@ -53,6 +53,8 @@ export class TimeView {
     this.tracks = [];
     /** Where each track begins, and where the last one ends. */
     this.tops = new Float64Array(1);
+    /** The process or thread that was chosen last. */
+    this.wanted = "";
     this.at = 0;
     /** The wait that was chosen. */
     this.wait = -1;
@@ -97,6 +99,10 @@ export class TimeView {
     this.tracks.forEach((track, i) => { this.tops[i + 1] = this.tops[i] + HEIGHTS[track.kind] + this.below(track); });
     this.at = Math.min(this.at, this.tracks.length - 1);
     this.whole = this.tracks.reduce((sum, track) => sum + (track.kind === "process" ? track.weight : 0), 0);
+    // Keys begin at what was chosen elsewhere.
+    const wanted = app.state.thread[0] ?? app.state.process[0] ?? "", place = this.tracks.findIndex((track) => track.key === wanted);
+    if (wanted !== this.wanted && place >= 0) this.go(place);
+    this.wanted = wanted;
     this.legend.replaceChildren(...legendOf(app, this.kinds, waits));
     this.canvas.soon();
   }
