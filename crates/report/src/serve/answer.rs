@@ -40,7 +40,7 @@ impl<'a> Answers<'a> {
         Self { page, content, sides, recordings, modules, code, profiles }
     }
 
-    /// Answers one request; `remark` is told what the user should know of it.
+    /// Answers one request; `remark` receives what the user should know about the answer.
     pub fn answer(&mut self, asked: &Asked, remark: &mut dyn FnMut(String)) -> Answer {
         let Asked { path, query, body } = asked;
         let (recordings, modules) = (&self.recordings[..], &self.modules);

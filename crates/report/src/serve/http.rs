@@ -3,7 +3,7 @@
 //! | limit | value |
 //! |---|---|
 //! | connections at one time | [`CONNECTIONS`]; further ones wait |
-//! | requests that wait for an answer | [`WAITING`]; further ones are told to come again (503) |
+//! | requests that wait for an answer | [`WAITING`]; further ones get the status 503 |
 //! | body of a request | [`BODY_BYTES`] |
 //! | until the headers of a request are whole | [`HEADERS`] |
 //! | until its body is | [`REQUEST`] |
@@ -48,9 +48,9 @@ const LAST_ANSWER: Duration = Duration::from_millis(500);
 /// A request that may be answered.
 #[derive(Debug)]
 pub struct Asked {
-    /// The path behind the token; begins with a slash.
+    /// The path after the token, with its leading slash.
     pub path: String,
-    /// What stands behind the question mark.
+    /// The query string, without its question mark.
     pub query: String,
     /// The body of a POST; `None` for a GET.
     pub body: Option<Bytes>,
@@ -152,7 +152,7 @@ impl Socket {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let ended = runtime.block_on(accept(self.listener, Arc::new(self.gate), questions));
                 is_ended.store(true, Ordering::Relaxed);
-                // All that asks is gone: the answering thread comes to its end.
+                // This drops all senders, so that the answering thread comes to its end.
                 runtime.shutdown_background();
                 let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
                 if wait.block_on(async { timeout(LAST_ANSWER, idle).await }).is_err() {
@@ -289,7 +289,7 @@ async fn ask(path: String, request: Request<Incoming>, questions: &Questions) ->
 }
 
 impl Gate {
-    /// Returns the path behind the token, or the answer to those who may not ask.
+    /// Returns the path after the token, or the refusal of a client that may not ask.
     fn judge(&self, request: &Request<impl Sized>) -> Result<String, Answer> {
         // A name that an attacker lets point to 127.0.0.1 is none of these.
         let host =

@@ -62,14 +62,17 @@ pub(super) fn symbolicate(
         }
     }
     let mut known = Known::new();
+    let mut bytes = 0;
     for ((recording, image), offs) in wanted {
         let offs: Vec<FileOff> = offs.into_iter().collect();
-        for (off, fields) in offs.iter().zip(named(&recordings[recording], image, &offs)) {
+        named(&recordings[recording], image, &offs, |off, fields| {
             let json = Value::Object(fields).to_string();
             let inner = &json[1..json.len() - 1];
             let fields = if inner.is_empty() { String::new() } else { format!(",{inner}") };
-            known.insert((recording, image, *off), fields);
-        }
+            bytes += fields.len();
+            known.insert((recording, image, off), fields);
+            if bytes > MOST_BYTES { Err(too_long()) } else { Ok(()) }
+        })?;
     }
     let mut answer = "{\"results\":[".to_owned();
     for (number, job) in jobs.iter().enumerate() {
@@ -80,27 +83,36 @@ pub(super) fn symbolicate(
     Ok(answer)
 }
 
-/// Names offsets of an image, which ascend.
-fn named(served: &Served<'_>, image: u32, offs: &[FileOff]) -> Vec<Object<String, Value>> {
+fn too_long() -> String {
+    format!("the answer is longer than {} MiB: ask for fewer addresses", MOST_BYTES >> 20)
+}
+
+/// Names offsets of an image, which ascend, and hands on the fields of each: those of many inlined calls are large.
+fn named(
+    served: &Served<'_>,
+    image: u32,
+    offs: &[FileOff],
+    mut take: impl FnMut(FileOff, Object<String, Value>) -> Result<(), String>,
+) -> Result<(), String> {
     let finder = served.finder();
     let places: Vec<CodeLocation> = offs.iter().map(|off| CodeLocation::Image(image, *off)).collect();
     let names = name(&places, &served.locator, &finder, &|_| ());
     let hidden = served.report.loaded.patterns.matches(&names).hidden;
     let identity = &served.locator.images[image as usize];
     let extents = Code::open(identity, &finder).map(|mut code| code.extents(offs)).unwrap_or_default();
-    let fields = |position: usize| {
+    for (position, off) in offs.iter().enumerate() {
         let mut fields = frames(&names, &hidden, position);
         let extent = extents.get(position).cloned().flatten();
         if let Some((at, Some(extent))) = extent.filter(|_| fields.contains_key("function")) {
-            fields.insert("function_offset".into(), hex(at.0 - extent.start.0));
-            fields.insert("function_size".into(), hex(extent.end.0 - extent.start.0));
+            fields.insert("function_offset".into(), hex(at.0.saturating_sub(extent.start.0)));
+            fields.insert("function_size".into(), hex(extent.end.0.saturating_sub(extent.start.0)));
         } else if fields.contains_key("function") {
-            // Without an offset the Profiler shows no name.
+            // Nothing says where the function begins, and without an offset the Profiler shows no name.
             fields.insert("function_offset".into(), hex(0));
         }
-        fields
-    };
-    (0..offs.len()).map(fields).collect()
+        take(*off, fields)?;
+    }
+    Ok(())
 }
 
 /// Returns the function of a place with its file and line, and what was inlined there; code without a name has the name that other
@@ -148,10 +160,7 @@ impl Job {
                     "{comma}{{\"frame\":{number},\"module\":{name},\"module_offset\":\"{offset:#x}\"{fields}}}"
                 ));
                 if answer.len() > MOST_BYTES {
-                    return Err(format!(
-                        "the answer is longer than {} MiB: ask for fewer addresses",
-                        MOST_BYTES >> 20
-                    ));
+                    return Err(too_long());
                 }
             }
             answer.push(']');
