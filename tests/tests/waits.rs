@@ -354,7 +354,6 @@ fn root_a_copy_that_does_not_reach_the_root_is_said_to_be_cut() {
     }
     let recorded = recorded_without("task_work", &["--off-cpu-only=1ms", "--unwind", "copy"], &DEEP);
     let deep = deep(&recorded);
-    assert_eq!(deep.len(), 40);
     deep.iter().for_each(|sample| assert!(is_cut(sample), "{}", sample.0));
     let health = recorded.json("health", &["--event", "off-cpu"]).to_string();
     assert!(health.contains("2 KiB is the most") && !health.contains("1 MiB"), "{health}");
@@ -367,7 +366,6 @@ fn root_a_thread_that_leaves_its_cpu_is_walked_by_unwind_tables_on_older_kernels
     }
     let recorded = recorded_without("task_work", &["--off-cpu-only=1ms"], &DEEP);
     let deep = deep(&recorded);
-    assert_eq!(deep.len(), 40);
     // The tables are ready a little later.
     let walked: Vec<&Sample> = deep.iter().filter(|sample| !is_cut(sample)).collect();
     assert!(walked.len() >= 20, "{}", walked.len());
@@ -381,9 +379,13 @@ fn root_a_thread_that_leaves_its_cpu_is_walked_by_unwind_tables_on_older_kernels
 /// 40 waits of 5 ms below 100 frames of 128 bytes.
 const DEEP: [&str; 3] = ["5", "40", "deep"];
 
+/// Returns these waits: all of them, or the recorder says how many it missed. On a busy machine the kernel does not tell it of
+/// every switch.
 fn deep(recorded: &Recorded) -> Vec<Sample> {
     let mut samples = recorded.samples(&["--event", "off-cpu"]);
     samples.retain(|sample| sample.has("sleeps"));
+    let missed = recorded.lost()["missed_runs"].as_u64().unwrap_or(0) as usize;
+    assert!((40 - missed.min(3)..=40).contains(&samples.len()), "{} and {missed} missed", samples.len());
     samples
 }
 
