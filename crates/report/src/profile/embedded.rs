@@ -1,10 +1,9 @@
 //! Finds names that travel with the recording: functions of images, for readers without the files.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use icecore_elf::readable;
 use icecore_format::records::Symbol;
-use rayon::prelude::*;
 
 use crate::base::map::Map;
 use icecore_symbolize::image::FileOff;
@@ -12,21 +11,20 @@ use icecore_symbolize::image::FileOff;
 /// How many symbols before an address may enclose it: real functions hardly ever overlap.
 const LOOKED_BACK: usize = 16;
 
-/// Symbols by image, with readable names.
+/// Symbols by image.
 #[derive(Debug, Default)]
 pub struct Embedded<'a> {
-    /// Ordered by start and end.
-    of_image: Map<u32, Vec<(&'a Symbol, Arc<str>)>>,
+    /// Ordered by start and end. Few of them are ever found, so a name is made readable when it is.
+    of_image: Map<u32, Vec<(&'a Symbol, OnceLock<Arc<str>>)>>,
 }
 
 impl<'a> Embedded<'a> {
     /// Sorts symbols; `image_of` maps an image id to a position.
     pub fn new(symbols: &'a [Symbol], image_of: impl Fn(u32) -> Option<u32>) -> Self {
-        let names: Vec<Arc<str>> = symbols.par_iter().map(|symbol| readable(&symbol.name).into()).collect();
-        let mut of_image: Map<u32, Vec<(&Symbol, Arc<str>)>> = Map::default();
-        for (symbol, name) in symbols.iter().zip(names) {
+        let mut of_image: Map<u32, Vec<_>> = Map::default();
+        for symbol in symbols {
             if let Some(image) = image_of(symbol.image) {
-                of_image.entry(image).or_default().push((symbol, name));
+                of_image.entry(image).or_default().push((symbol, OnceLock::new()));
             }
         }
         // Of two names for the same bytes the alphabetically first is used, whichever was recorded first.
@@ -36,12 +34,13 @@ impl<'a> Embedded<'a> {
         Self { of_image }
     }
 
-    /// Finds the name of the innermost function at an offset of an image.
+    /// Finds the readable name of the innermost function at an offset of an image.
     pub fn find(&self, image: u32, off: FileOff) -> Option<&Arc<str>> {
         let symbols = self.of_image.get(&image)?;
         let after = symbols.partition_point(|(symbol, _)| symbol.start <= off.0);
         let mut before = symbols[..after].iter().rev().take(LOOKED_BACK);
-        before.find(|(symbol, _)| off.0 < symbol.end).map(|(_, name)| name)
+        let (symbol, name) = before.find(|(symbol, _)| off.0 < symbol.end)?;
+        Some(name.get_or_init(|| readable(&symbol.name).into()))
     }
 }
 

@@ -189,12 +189,12 @@ pub(crate) fn find_out(
         places.iter().map(|place| wanted(place).then_some(*place)).collect();
     let mut answers = ask(&wanted, &locator.images, finder, tick);
     let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
-    for (place, answer) in wanted.iter().zip(&mut answers) {
-        let Some(CodeLocation::Image(image, off)) = place else { continue };
+    wanted.par_iter().zip(&mut answers).for_each(|(place, answer)| {
+        let Some(CodeLocation::Image(image, off)) = place else { return };
         if let Some(name) = embedded.find(*image, *off) {
             rename(answer, name);
         }
-    }
+    });
     answers
 }
 

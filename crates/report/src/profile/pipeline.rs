@@ -13,6 +13,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{StackRepair, WalkEnd};
 
 use crate::base::term::progress::Progress;
+use crate::profile::cache::calls::CallsFile;
 use crate::profile::found::NameIndex;
 use crate::profile::names::{Names, name};
 use crate::profile::unwound::{Begun, Extent, Source};
@@ -22,7 +23,7 @@ use crate::recording::events::{ChosenEvents, EventChoice, Meaning};
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, needed};
 use crate::recording::spaces::Spaces;
-use crate::stacks::calls::{Impossible, impossible};
+use crate::stacks::calls::Impossible;
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, suspects};
@@ -60,6 +61,8 @@ pub struct Loaded<'a> {
     pub search: &'a Search,
     /// Walks that cannot be whole. Finding them takes time.
     suspects: OnceLock<(Suspects, Option<String>)>,
+    /// The place where the judgment of calls is kept.
+    calls: Option<CallsFile>,
 }
 
 /// Places and their names.
@@ -118,6 +121,7 @@ impl<'a> Loaded<'a> {
             events: &events,
             search,
         };
+        let calls = stacks.calls(&format!("{filter:?} {events:?} {apart:?}"));
         let repaired = stacks.take(source, &mut tables, Extent { nodes: !is_part, wakers });
         let selection = source.selection(&tables);
         let samples = |entry: &_| repaired.samples(recording, &tables, entry);
@@ -154,6 +158,7 @@ impl<'a> Loaded<'a> {
             waits,
             search,
             suspects: OnceLock::new(),
+            calls,
         }
     }
 
@@ -168,8 +173,7 @@ impl<'a> Loaded<'a> {
 
     /// Returns the selection of samples.
     pub fn selection(&self) -> Selection<'_> {
-        let Self { tables, spaces, cgroups, filter, events, .. } = self;
-        Selection { tables, spaces, cgroups, filter, events }
+        self.source().selection(&self.tables)
     }
 
     /// Returns true if the outermost frame of a user stack is a proven start. `begins` is true if its name is that of an entry
@@ -234,10 +238,12 @@ impl<'a> Loaded<'a> {
 
     /// Counts edges of user stacks that the code does not make.
     pub(crate) fn impossible(&self, located: &Located) -> Impossible {
-        let locator = Locator::new(&self.tables, &self.spaces);
-        let embedded = locator.embedded(self.recording);
-        let finder = Finder { search: self.search, embedded: Some(&embedded) };
-        impossible(&locator, &finder, located, &self.hits.rows)
+        self.source().impossible(&self.tables, located, &self.hits.rows, self.calls.as_ref())
+    }
+
+    fn source(&self) -> Source<'_> {
+        let Self { recording, spaces, cgroups, filter, events, search, .. } = self;
+        Source { recording, spaces, cgroups, filter, events, search }
     }
 
     /// Names every distinct place. If there are servers, first downloads files that the search does not find.

@@ -8,14 +8,16 @@ use icecore_format::read::Recording;
 use icecore_format::records::Mark;
 
 use super::cache::Cache;
+use super::cache::calls::CallsFile;
 use super::cache::unwound::{Unwound, UnwoundFile};
 use crate::recording::cgroups::Cgroups;
 use crate::recording::events::ChosenEvents;
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, load, load_without_snapshots};
 use crate::recording::spaces::Spaces;
-use crate::stacks::hits::Selection;
-use crate::stacks::locate::Locator;
+use crate::stacks::calls::{Counts, Impossible};
+use crate::stacks::hits::{Hit, Selection};
+use crate::stacks::locate::{Located, Locator};
 use crate::stacks::repair::{Looks, RepairedStacks, Watched, are_valid, repair_stacks, trampolines};
 use icecore_symbolize::image::{Finder, Search};
 
@@ -98,6 +100,31 @@ impl<'a> Source<'a> {
         marks
     }
 
+    /// Counts edges of user stacks that the code does not make, or takes what an earlier report has counted.
+    pub(super) fn impossible(
+        self,
+        tables: &Tables,
+        located: &Located,
+        rows: &[Hit],
+        file: Option<&CallsFile>,
+    ) -> Impossible {
+        let locator = Locator::new(tables, self.spaces);
+        let embedded = locator.embedded(self.recording);
+        let finder = Finder { search: self.search, embedded: Some(&embedded) };
+        let known = file.and_then(CallsFile::read);
+        let known = known.filter(|(_, looks)| are_valid(looks, &locator.images, &finder));
+        let counts = known.map(|(counts, _)| counts).unwrap_or_else(|| {
+            let looks = Looks::begin();
+            let counts =
+                self.watched(tables, &looks, |locator, finder| Counts::find(locator, finder, located, rows));
+            if let (Some(file), Some(looks)) = (file, looks.proven(&locator.images)) {
+                file.write(&counts, &looks);
+            }
+            counts
+        });
+        counts.named(&locator)
+    }
+
     /// Does work that needs files of images, and remembers which were found.
     fn watched<T>(
         self,
@@ -117,6 +144,11 @@ impl<'a> Source<'a> {
 }
 
 impl Stacks {
+    /// Finds the place of the judgment of calls; `selection` says which samples are counted.
+    pub(super) fn calls(&self, selection: &str) -> Option<CallsFile> {
+        Some(self.file.as_ref()?.calls(selection))
+    }
+
     /// Puts marks and nodes into the tables, and returns the repaired stacks: those of an earlier report, or unwound now.
     pub(super) fn take(self, source: Source<'_>, tables: &mut Tables, has: Extent) -> RepairedStacks {
         let Unwound { marks, repaired, new, .. } = self.known.unwrap_or_else(|| {

@@ -17,6 +17,7 @@ use icecore_format::write::Writer;
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256, digest};
 
+use super::calls::CallsFile;
 use super::folder::{Limits, open};
 use super::{Cache, texts};
 use crate::stacks::repair::{Look, New, RepairedStacks};
@@ -74,9 +75,13 @@ impl Cache {
             recording.as_bytes().par_chunks(PIECE).map(|piece| digest(&SHA256, piece)).collect();
         whole.update(&recording.len_bytes().to_le_bytes());
         pieces.iter().for_each(|piece| whole.update(piece.as_ref()));
-        let key = whole.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(UnwoundFile { cache: self.clone(), key })
+        Some(UnwoundFile { cache: self.clone(), key: hexadecimal(&whole.finish()) })
     }
+}
+
+/// Writes the name of a file.
+pub(super) fn hexadecimal(digest: &Digest) -> String {
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Identifies the running program: another build may unwind in another way.
@@ -98,6 +103,11 @@ impl UnwoundFile {
         }
     }
 
+    /// Finds the place of what calls of the same recording were found impossible; `selection` says which samples are counted.
+    pub(crate) fn calls(&self, selection: &str) -> CallsFile {
+        CallsFile::new(&self.cache, &self.key, selection)
+    }
+
     fn path(&self) -> PathBuf {
         self.cache.dir.join(format!("{}{SUFFIX}", self.key))
     }
@@ -107,7 +117,7 @@ impl UnwoundFile {
         let numbers = [*sessions, new.first_id].into_iter();
         let ends = repaired.ids_of_parts().iter().map(|ids| ids.end);
         let numbers: Vec<String> = numbers.chain(ends).map(|number| number.to_string()).collect();
-        let looks = looks.iter().map(|it| format!("{} {}\n{}", it.image, it.is_carried, it.found));
+        let looks = looks.iter().map(Look::to_text);
         let texts: Vec<String> = [self.key.clone(), numbers.join(" ")].into_iter().chain(looks).collect();
         let mut marks = [&marks[..], &new.marks].concat();
         marks.sort_unstable();
@@ -170,12 +180,7 @@ impl UnwoundFile {
         if !ids.iter().all(|ids| ids.start <= ids.end) || (end - first_id) as usize != nodes.len() {
             return None;
         }
-        let looks = looks.iter().map(|text| {
-            let (number, rest) = text.split_once(' ')?;
-            let (is_carried, found) = rest.split_once('\n')?;
-            let (image, is_carried) = (number.parse().ok()?, is_carried.parse().ok()?);
-            Some(Look { image, is_carried, found: found.to_owned() })
-        });
+        let looks = looks.iter().map(|text| Look::of_text(text));
         Some(Unwound {
             sessions: *sessions,
             looks: looks.collect::<Option<_>>()?,

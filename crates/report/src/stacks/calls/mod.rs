@@ -30,7 +30,7 @@ mod x86_64;
 use icecore_elf::Svma;
 use icecore_elf::calls::{self, Before};
 
-pub(crate) use edges::{FoundBy, Impossible, ImpossibleRow, impossible};
+pub(crate) use edges::{Counts, FoundBy, Impossible, ImpossibleRow};
 use icecore_unwind::Machine;
 pub(crate) use jit::{Moment, Sites};
 pub(crate) use opened::{Calls, Files, Judge, with_code};

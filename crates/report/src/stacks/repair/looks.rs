@@ -24,6 +24,21 @@ pub(crate) struct Look {
     pub(crate) found: String,
 }
 
+impl Look {
+    /// Writes it as text without NUL.
+    pub(crate) fn to_text(&self) -> String {
+        format!("{} {}\n{}", self.image, self.is_carried, self.found)
+    }
+
+    /// Reads such a text.
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        let (image, rest) = text.split_once(' ')?;
+        let (is_carried, found) = rest.split_once('\n')?;
+        let (image, is_carried) = (image.parse().ok()?, is_carried.parse().ok()?);
+        Some(Self { image, is_carried, found: found.to_owned() })
+    }
+}
+
 /// All searches for files so far.
 #[derive(Debug)]
 pub(crate) struct Looks {
