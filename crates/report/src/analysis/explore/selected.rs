@@ -59,7 +59,7 @@ impl Explorer<'_> {
         let same = |before: &&Selected| before.hidden == hidden && before.filters.inlined_apart == apart;
         let shape = match before.filter(same) {
             Some(before) => before.shape.clone(),
-            None => Arc::new(Shape::new(&self.trie, &hidden, apart, &self.image_of)),
+            None => Arc::new(Shape::new(&self.trie, &hidden, apart)),
         };
         let is_empty = |row: usize| {
             let stack = self.stack_of_row[row];
@@ -188,7 +188,8 @@ impl Selected {
     pub fn images(&self, explorer: &Explorer<'_>) -> Vec<Row> {
         let images = explorer.profile.names.images.len() + 1;
         let image_of = |function: u32| explorer.image_of[function as usize];
-        self.code(explorer, images, &self.shape.is_first_of_image, image_of)
+        let is_first = self.shape.is_first_of_image(&explorer.trie, &explorer.image_of);
+        self.code(explorer, images, is_first, image_of)
     }
 
     /// Adds up groups of functions.

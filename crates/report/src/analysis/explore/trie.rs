@@ -7,6 +7,8 @@
 //! end        5   5     4   4   5        the position after all that was called
 //! ```
 
+use std::sync::OnceLock;
+
 use crate::profile::{Amount, Profile, depth_first};
 
 /// The stacks of a profile, in depth-first order. Position 0 is the empty stack.
@@ -81,29 +83,40 @@ pub(super) struct Shape {
     pub(super) shown: Vec<u32>,
     /// The frame is shown, and no shown frame further out is of the same function.
     pub(super) is_first_of_function: Vec<bool>,
-    /// The frame is shown, and no shown frame further out is of the same image.
-    pub(super) is_first_of_image: Vec<bool>,
+    /// Likewise of the same image. Few views ask for it.
+    is_first_of_image: OnceLock<Vec<bool>>,
 }
 
 impl Shape {
-    /// Looks at every frame once. `image_of` maps a function to the number of its image.
-    pub(super) fn new(trie: &Trie, hidden: &[bool], apart: bool, image_of: &[u32]) -> Self {
+    /// Looks at every frame once.
+    pub(super) fn new(trie: &Trie, hidden: &[bool], apart: bool) -> Self {
         let mut shown = vec![0u32; trie.len()];
-        let images = image_of.iter().max().map_or(0, |last| *last as usize + 1);
-        let (mut functions, mut images) = (Open::new(image_of.len()), Open::new(images));
-        let (mut is_first_of_function, mut is_first_of_image) = (vec![false], vec![false]);
+        let mut functions = Open::new(hidden.len());
+        let mut is_first_of_function = vec![false; trie.len()];
         for position in 1..trie.len() {
             let (function, outer) = (trie.function[position], shown[trie.caller[position] as usize]);
             let is_part = !apart && trie.inlined[position] && outer != 0;
             let is_shown = !hidden[function as usize] && !is_part;
             shown[position] = if is_shown { position as u32 } else { outer };
-            let end = trie.end[position];
             functions.leave(position as u32);
-            images.leave(position as u32);
-            is_first_of_function.push(is_shown && functions.enter(function, end));
-            is_first_of_image.push(is_shown && images.enter(image_of[function as usize], end));
+            is_first_of_function[position] = is_shown && functions.enter(function, trie.end[position]);
         }
-        Self { shown, is_first_of_function, is_first_of_image }
+        Self { shown, is_first_of_function, is_first_of_image: OnceLock::new() }
+    }
+
+    /// Returns for each stack whether its innermost frame is shown, and no shown frame further out is of the same image. `image_of`
+    /// maps a function to the number of its image.
+    pub(super) fn is_first_of_image(&self, trie: &Trie, image_of: &[u32]) -> &[bool] {
+        self.is_first_of_image.get_or_init(|| {
+            let mut images = Open::new(image_of.iter().max().map_or(0, |last| *last as usize + 1));
+            let mut is_first = vec![false; trie.len()];
+            for position in 1..trie.len() {
+                images.leave(position as u32);
+                let image = image_of[trie.function[position] as usize];
+                is_first[position] = self.has(position as u32) && images.enter(image, trie.end[position]);
+            }
+            is_first
+        })
     }
 
     /// Returns true if the innermost frame of a stack is shown.
@@ -182,7 +195,7 @@ mod tests {
     fn only_the_outermost_frame_of_a_recursion_is_the_first() {
         let profile = fixture::profile(&[("f;g;f;g", 1), ("g;f", 1)]);
         let (trie, _) = Trie::new(&profile);
-        let shape = Shape::new(&trie, &[false; 2], true, &[0, 1]);
+        let shape = Shape::new(&trie, &[false; 2], true);
         let first: Vec<u32> = (1..).zip(&trie.caller[1..]).map(|(position, _)| position).collect();
         let first: Vec<bool> = first.iter().map(|at| shape.is_first_of_function[*at as usize]).collect();
         assert_eq!(first.iter().filter(|is_first| **is_first).count(), 4, "{first:?}");
@@ -193,7 +206,7 @@ mod tests {
         let profile = fixture::profile(&[("main;a;b", 1), ("main;a;c", 1), ("main;d", 1)]);
         let (trie, _) = Trie::new(&profile);
         let hidden: Vec<bool> = profile.names.functions.iter().map(|f| &*f.name == "a").collect();
-        let shape = Shape::new(&trie, &hidden, true, &[0; 5]);
+        let shape = Shape::new(&trie, &hidden, true);
         let name = |at: u32| &*profile.names.functions[trie.function[at as usize] as usize].name;
         let mut below: Vec<&str> = shape.children(&trie, 1).map(name).collect();
         below.sort_unstable();
@@ -205,7 +218,7 @@ mod tests {
         let deep = vec!["f"; 10_000].join(";");
         let profile = fixture::profile(&[(&deep, 1)]);
         let (trie, _) = Trie::new(&profile);
-        let shape = Shape::new(&trie, &[false], false, &[0]);
+        let shape = Shape::new(&trie, &[false], false);
         assert_eq!(
             (trie.len(), shape.is_first_of_function.iter().filter(|first| **first).count()),
             (10_001, 1)
