@@ -54,7 +54,7 @@ def row(programs, folder, thousands, profiles):
     if thousands <= MOST_OF_FIREFOX:
         peer = tuple(map(mib, firefox(programs, recording, folder / "r.json")))
     seen = measured(page, profiles)
-    memory = f"{mib(seen['heap_bytes'])} + {mib(seen['arrays_bytes'])}"
+    memory = f"{mib(seen['heap_bytes'] + seen['arrays_bytes'])} / {mib(seen['later_bytes'])}"
     spread = "{median:.0f} / {longest:.0f}".format
     sizes = (mib(recording.stat().st_size), mib(page.stat().st_size), mib(picture.stat().st_size), *peer)
     print(
@@ -70,7 +70,7 @@ def main():
     profiles = "--profile" in sys.argv
     sizes = [int(word) for word in sys.argv[2:] if word != "--profile"] or [10, 100, 1_000]
     print("sizes in MiB; Firefox: the processed profile that samply writes, plain and gzip -6; zoom: ms between two pictures,")
-    print("filter: ms until another part is shown, median / longest; memory: objects + arrays of the page, MiB")
+    print("filter: ms until another part is shown, median / longest; memory of the page: at first / after all filters and views, MiB")
     heads = ["samples", "recording", "page", "SVG", "Firefox", ".gz"]
     print("".join(f"{head:>10}" for head in heads) + f"{'write s':>9}{'shown s':>9}{'zoom ms':>12}{'filter ms':>14}{'memory':>20}")
     with tempfile.TemporaryDirectory() as name:

@@ -1,8 +1,8 @@
 // Measures pages in a browser, and prints one line of JSON for each: bench.mjs [--profile] PAGE...
 //
 // `shown_ms`: from the navigation to the picture after the data were there; `zoom_ms` and `filter_ms`: medians and the
-// longest; `heap_bytes`: objects of the script, `arrays_bytes`: what its arrays hold. `--profile` also lists the functions
-// in which time was spent, on standard error.
+// longest; `heap_bytes`: objects of the script, `arrays_bytes`: what its arrays hold; `later_bytes`: both, after all filters and
+// views. `--profile` also lists the functions in which time was spent, on standard error.
 
 import { pathToFileURL } from "node:url";
 import { browser, close } from "./browser.mjs";
@@ -88,7 +88,7 @@ for (const path of process.argv.slice(isProfiled ? 3 : 2)) {
   const views = await page.locator("[data-view]").evaluateAll((all) => all.map((it) => it.getAttribute("data-view") ?? ""));
   const filters = await profiled("filters", async () => {
     const all = [];
-    for (const fragment of ["from=0.2&to=0.9", "from=0.3&to=1", "process=2000", "inverted=true", "search=function_1", ""]) all.push(Number(await change(page, fragment)));
+    for (const fragment of ["from=0.2&to=0.9", "from=0.3&to=1", "process=2000", "inverted=true", "search=function_1", "focus=function_100", "hide=function_100", ""]) all.push(Number(await change(page, fragment)));
     return all;
   });
   /** @type {Record<string, number>} */
@@ -96,8 +96,11 @@ for (const path of process.argv.slice(isProfiled ? 3 : 2)) {
   await profiled("views", async () => {
     for (const view of views) shows[view] = Math.round(Number(await change(page, `view=${view}`)));
   });
+  await tools.send("HeapProfiler.collectGarbage");
+  const later = /** @type {any} */ (await tools.send("Runtime.getHeapUsage"));
   console.log(JSON.stringify({
     shown_ms: Math.round(shown), heap_bytes: heap.usedSize, arrays_bytes: heap.backingStorageSize ?? 0,
+    later_bytes: later.usedSize + (later.backingStorageSize ?? 0),
     zoom_ms: spread(zoom), filter_ms: spread(filters), views_ms: shows,
   }));
   await context.close();

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { json, model, read, recording, report, write } from "./harness.mjs";
 import { around, inverted } from "../../crates/report/page/lazy.js";
 import { search, shareOf } from "../../crates/report/page/sums.js";
-import { nameOf, totalsOf } from "../../crates/report/page/tree.js";
+import { Forest, Paths, merge, nameOf, totalsOf } from "../../crates/report/page/tree.js";
 import { isDoubtful } from "../../crates/report/page/data.js";
 import { START, fromFragment, toFragment } from "../../crates/report/page/state.js";
 import { rangeOf } from "../../crates/report/page/choose.js";
@@ -64,7 +64,7 @@ for (const name of ["busy", "deep", "hostile"]) {
   });
 }
 
-/** Names from a node to the root. @param {any} data @param {import("../../crates/report/page/tree.js").Calls} calls @param {number} node */
+/** Names from a node to the root. @param {any} data @param {Pick<import("../../crates/report/page/tree.js").Calls, "label" | "parent" | "roots" | "images">} calls @param {number} node */
 function path(data, calls, node) {
   const names = [];
   for (let at = node; at !== 0; at = calls.parent[at]) names.push(nameOf(data, calls, at));
@@ -104,6 +104,30 @@ for (const [title, state, option] of /** @type {const} */ ([["root first", {}, "
     assert.deepEqual([...seen].sort(), [...printed(tree)].sort());
   });
 }
+
+test("frames that are taken out of known paths leave the paths of the other frames", () => {
+  const all = new Paths(BUSY, START), names = BUSY.functions.map((it) => it.name);
+  const written = (/** @type {Paths} */ paths) => {
+    const nodes = Array.from({ length: paths.length }, (_, node) => path(BUSY, paths, node).join(" ← "));
+    assert.equal(new Set(nodes).size, nodes.length, "stacks with the same functions are one");
+    return [nodes.sort(), BUSY.sides.map(({ index }) => Array.from(paths.node[index], (node) => path(BUSY, paths, node)))];
+  };
+  for (const one of names) {
+    for (const other of names) {
+      const state = { ...START, hide: [one, other] };
+      assert.deepEqual(written(new Paths(BUSY, state, all)), written(new Paths(BUSY, state)), `${one} ${other}`);
+    }
+  }
+});
+
+test("a tree of all stacks serves every filter: what weighs nothing is no child", () => {
+  const forest = new Forest(BUSY, START);
+  for (const [title, state] of SAME.filter(([, { hide }]) => !hide)) {
+    const { chosen, tree } = model(BUSY, state), own = merge(BUSY, chosen, { ...START, ...state }, forest);
+    assert.deepEqual(opened(BUSY, own), opened(BUSY, tree), title);
+    for (let node = 0; node < own.length; node++) assert.ok(own.children(node).every((it) => own.total[it] > 0), title);
+  }
+});
 
 test("what a search finds is what --focus leaves", () => {
   const all = json("top", recording("busy")).total_weight;
@@ -165,6 +189,7 @@ test("a state comes back from its fragment, and a wrong fragment makes a state t
   assert.deepEqual(fromFragment(`#${toFragment(state)}`), state);
   assert.equal(toFragment(START), "");
   assert.deepEqual(fromFragment("#__proto__=1&nonsense=2&from=x&side=Infinity&selected=0.5"), START);
+  assert.deepEqual(fromFragment("#from=5&to=2&search=x"), { ...START, search: "x" });
 });
 
 test("times in fragments are the very times, however they are rounded", () => {

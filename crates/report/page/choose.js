@@ -43,17 +43,37 @@ export function choose(page, side, state) {
   const { row_stack, sample_row, sample_number } = side, amount = unit === "samples" ? sample_number : side.sample_weight;
   if (stacks) for (let row = 0; row < rows.length; row++) rows[row] &= stacks[row_stack[row]];
   const weight = new Float64Array(rows.length), number = new Float64Array(rows.length);
+  if (state.from < 0 && state.to < 0) {
+    const sums = sumsOfRows(side), weights = unit === "samples" ? sums.number : sums.weight;
+    for (let row = 0; row < rows.length; row++) {
+      weight[row] = weights[row] * rows[row];
+      number[row] = sums.number[row] * rows[row];
+    }
+  } else {
+    eachSample(side, from, to, (i) => {
+      const row = sample_row[i];
+      weight[row] += amount[i] * rows[row];
+      number[row] += sample_number[i] * rows[row];
+    });
+  }
   let total = 0, samples = 0;
-  eachSample(side, from, to, (i) => {
-    const row = sample_row[i];
-    if (!rows[row]) return;
-    const n = sample_number[i], w = amount[i];
-    weight[row] += w;
-    number[row] += n;
-    total += w;
-    samples += n;
-  });
+  for (let row = 0; row < rows.length; row++) {
+    total += weight[row];
+    samples += number[row];
+  }
   return { side, rows, weight, number, total, samples, unit, isMixed, from, to };
+}
+
+/** Adds up all samples of each row, for the first time. @param {Side} side @returns {{weight: Float64Array, number: Float64Array}} */
+function sumsOfRows(side) {
+  if (side.row_sums) return side.row_sums;
+  const { sample_row, sample_weight, sample_number, row_stack } = side;
+  const weight = new Float64Array(row_stack.length), number = new Float64Array(row_stack.length);
+  for (let i = 0; i < sample_row.length; i++) {
+    weight[sample_row[i]] += sample_weight[i];
+    number[sample_row[i]] += sample_number[i];
+  }
+  return side.row_sums = { weight, number };
 }
 
 /**

@@ -62,6 +62,7 @@
  * @property {Uint32Array} row_wait a position in `waits`, and 1 more; 0: no wait
  * @property {Uint32Array} row_taken
  * @property {Uint32Array} row_thread
+ * @property {{weight: Float64Array, number: Float64Array}} [row_sums] of all samples of each row; `choose` makes it
  * @property {Uint32Array} thread_begin the first sample of each thread, then the number of samples
  * @property {Uint32Array} sample_time samples are ordered by thread and time; a wait has the time at which the thread ran again
  * @property {Uint32Array} sample_row

@@ -65,7 +65,7 @@ export class Walk {
 
   /** @param {number} node @returns {Members} */
   callees(node) {
-    const { nodes } = this.members[node], { begin, child, total } = this.tree, first = this.first[node], behind = this.behind[node];
+    const { nodes } = this.members[node], { forest: { begin, child }, total } = this.tree, first = this.first[node], behind = this.behind[node];
     let length = 0;
     for (let i = first; i < behind; i++) length += begin[nodes[i] + 1] - begin[nodes[i]];
     const next = new Uint32Array(length), weights = new Float64Array(length);
@@ -138,7 +138,7 @@ export function around(tree, label) {
   for (let node = 1; node < tree.length; node++) {
     const within = inside[tree.parent[node]];
     const is = tree.label[node] === label;
-    if (is && !within) outermost.push(node);
+    if (is && !within && tree.total[node]) outermost.push(node);
     inside[node] = within | Number(is);
   }
   return {

@@ -4,7 +4,7 @@ import { amount, count, element, percent, things } from "./text.js";
 import { functionKey, isDoubtful, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
-import { NOTHING, Paths, merge, mergeBoth, totalsOf } from "./tree.js";
+import { Forest, NOTHING, Paths, Tree, totalsOf } from "./tree.js";
 import { inverted } from "./lazy.js";
 import { search, shareOf, sumsOf } from "./sums.js";
 import { themeOf } from "./colors.js";
@@ -18,7 +18,7 @@ import { VIEWS } from "./views.js";
 /** @import {Page, Side} from "./data.js" */
 /** @import {State} from "./state.js" */
 /** @import {Chosen} from "./choose.js" */
-/** @import {Calls, Tree} from "./tree.js" */
+/** @import {Calls} from "./tree.js" */
 /** @import {View} from "./views.js" */
 
 export class App {
@@ -41,6 +41,8 @@ export class App {
     this.tipBox = element("div", { id: "tip", role: "tooltip", hidden: true });
     /** @type {Uint8Array?} */
     this.inlined = null;
+    /** The state of which `text` is what the tree depends on. @type {{state: State?, text: string}} */
+    this.shaped = { state: null, text: "" };
     /** A view has shown a frame beside itself. */
     this.inspected = false;
   }
@@ -94,10 +96,10 @@ export class App {
 
   /**
    * @template T
-   * @param {string} name @param {unknown[]} from what the value depends on @param {() => T} make @returns {T}
+   * @param {string} name @param {unknown[] | string} from what the value depends on @param {() => T} make @returns {T}
    */
   derive(name, from, make) {
-    const key = JSON.stringify(from), known = this.derived.get(name);
+    const key = typeof from === "string" ? from : JSON.stringify(from), known = this.derived.get(name);
     if (known?.key === key) return known.value;
     const value = make();
     this.derived.set(name, { key, value });
@@ -124,40 +126,49 @@ export class App {
     return [...this.filters(), root, hide, collapse, merge, order, this.side().index];
   }
 
+  /** What the tree depends on, as one text: each frame that is drawn asks for the tree. @returns {string} */
+  shapeKey() {
+    if (this.shaped.state !== this.state) this.shaped = { state: this.state, text: JSON.stringify(this.shape()) };
+    return this.shaped.text;
+  }
+
   /** The paths of all stacks, whatever the filters. @param {State} [state] @returns {Paths} */
   paths(state = this.state) {
     const { hide, collapse, merge } = state;
-    return this.derive(collapse ? "collapsed paths" : "paths", [hide, merge], () => new Paths(this.page, state));
-  }
-
-  /** The samples as a tree, root first; with two recordings also the totals of the other one. @returns {{tree: Tree, before: Float64Array?}} */
-  merged() {
-    return this.derive("merged", this.shape(), () => {
-      if (this.page.sides.length < 2) return { tree: merge(this.page, this.chosen(), this.state, this.paths()), before: null };
-      const sides = this.state.side === 0 ? [1, 0] : [0, 1];
-      return mergeBoth(this.page, [this.chosen(this.page.sides[sides[0]]), this.chosen(this.page.sides[sides[1]])], this.state, this.paths());
+    return this.derive(`paths ${collapse} ${hide.length > 0}`, [hide, merge], () => {
+      const all = hide.length && !collapse && !merge ? this.paths({ ...state, hide: [] }) : undefined;
+      return new Paths(this.page, state, all);
     });
   }
 
-  /** @returns {Tree} */
+  /** The tree of all stacks, whatever the filters. It is kept while frames are hidden or recursion is drawn once. @param {State} state @returns {Forest} */
+  forest(state) {
+    const { root, hide, collapse, merge } = state;
+    return this.derive(`forest ${collapse} ${hide.length > 0}`, [root, hide, merge], () => new Forest(this.page, state, this.paths(state)));
+  }
+
+  /** The samples as a tree, root first; with two recordings also the totals of the other one. @returns {Tree} */
   tree() {
-    return this.merged().tree;
+    return this.derive("tree", this.shapeKey(), () => {
+      const { page: { sides }, state } = this, other = sides.length > 1 ? this.chosen(sides[1 - this.side().index]) : undefined;
+      return new Tree(this.forest(state), this.chosen(), state, other);
+    });
   }
 
   /** The tree that is shown. @returns {Calls} */
   calls() {
-    return this.state.inverted ? this.derive("inverted", this.shape(), () => inverted(this.tree())) : this.tree();
+    return this.state.inverted ? this.derive("inverted", this.shapeKey(), () => inverted(this.tree())) : this.tree();
   }
 
   /** The tree with all recursion: where a cycle is drawn once, what passed through its other functions is not seen. @returns {Tree} */
   expanded() {
     if (!this.state.collapse) return this.tree();
     const state = { ...this.state, collapse: false };
-    return this.derive("expanded", this.shape(), () => merge(this.page, this.chosen(), state, this.paths(state)));
+    return this.derive("expanded", this.shapeKey(), () => new Tree(this.forest(state), this.chosen(), state));
   }
 
   sums() {
-    return this.derive("sums", this.shape(), () => sumsOf(this.expanded()));
+    return this.derive("sums", this.shapeKey(), () => sumsOf(this.expanded()));
   }
 
   /** What the search finds. */
@@ -190,7 +201,7 @@ export class App {
 
   /** What of each node of the tree has a doubtful user stack: cut, guessed, or without a root. @returns {Float64Array} */
   doubts() {
-    return this.derive("doubts", this.shape(), () => {
+    return this.derive("doubts", this.shapeKey(), () => {
       const { taken, row_taken } = this.side(), doubtful = taken.map(isDoubtful);
       return totalsOf(this.tree(), this.chosen(), (row) => doubtful[row_taken[row]]);
     });
@@ -198,7 +209,7 @@ export class App {
 
   /** What of everything has: this is shown after each filter, and needs no sums of nodes. @returns {number} */
   doubt() {
-    return this.derive("doubt", this.shape(), () => {
+    return this.derive("doubt", this.shapeKey(), () => {
       const { side: { taken, row_taken }, weight } = this.chosen(), doubtful = taken.map(isDoubtful), { leaves } = this.tree();
       let sum = 0;
       for (let row = 0; row < weight.length; row++) if (doubtful[row_taken[row]] && leaves[row] !== NOTHING) sum += weight[row];
@@ -214,7 +225,7 @@ export class App {
 
   /** For each node of the tree the kind of most of its waits; empty if it has none. @returns {string[]} */
   kindsOfWaits() {
-    return this.derive("kinds of waits", this.shape(), () => {
+    return this.derive("kinds of waits", this.shapeKey(), () => {
       const tree = this.tree(), { waits, row_wait } = this.side();
       const kinds = new Array(tree.length).fill(""), most = new Float64Array(tree.length);
       for (const kind of new Set(waits.map((it) => it.kind))) {
@@ -242,7 +253,7 @@ export class App {
 
   /** @param {Calls} calls @param {number} node @returns {[number, number]?} before and after */
   sharesOf(calls, node) {
-    const { tree, before } = this.merged();
+    const tree = this.tree(), { before } = tree;
     if (!before || calls !== tree) return null;
     const shares = /** @type {[number, number]} */ ([before[node] / (before[0] || 1), tree.total[node] / (tree.total[0] || 1)]);
     return this.state.side === 0 ? [shares[1], shares[0]] : shares;

@@ -65,6 +65,8 @@ export function fromFragment(fragment) {
     else if (typeof start === "number") state[name] = isAllowed(name, Number(value)) ? Number(value) : start;
     else state[name] = value;
   }
+  // A stretch that ends before it begins would leave nothing.
+  if (state.to >= 0 && state.to <= state.from) [state.from, state.to] = [START.from, START.to];
   return state;
 }
 

@@ -7,7 +7,7 @@
  * @param {Tree} tree @returns {{own: Float64Array, total: Float64Array}} by label
  */
 export function sumsOf(tree) {
-  const labels = tree.page.functions.length + tree.roots.length, { label, begin, child, own: ends, total: passes } = tree;
+  const labels = tree.page.functions.length + tree.roots.length, { label, forest: { begin, child }, own: ends, total: passes } = tree;
   const own = new Float64Array(labels), total = new Float64Array(labels);
   /** How often a label is on the path from the root, which has no label of its own. */
   const on = new Uint32Array(labels + 1);
@@ -19,6 +19,7 @@ export function sumsOf(tree) {
       continue;
     }
     const node = child[next[depth]++], of = label[node];
+    if (!passes[node]) continue;
     if (ends[node]) own[of] += ends[node];
     if (on[of] === 0) total[of] += passes[node];
     // Most nodes are leaves.

@@ -26,27 +26,51 @@ export const NOTHING = 0xffffffff;
 /** Rows are many if there is one for so many paths. */
 const MANY = 32;
 
-/** @implements {Calls} */
-export class Tree {
-  /** @param {Page} page @param {string[]} roots */
-  constructor(page, roots) {
+/**
+ * The stacks of all rows as one tree, root by root. Filters do not change it: they change what its nodes weigh.
+ */
+export class Forest {
+  /** @param {Page} page @param {State} state @param {Paths} [paths] for this state */
+  constructor(page, state, paths = new Paths(page, state)) {
     this.page = page;
-    this.roots = roots;
+    this.images = state.merge === "image";
     this.length = 1;
     this.label = new Uint32Array(1024).fill(NOTHING, 0, 1);
     this.parent = new Uint32Array(1024);
-    this.own = new Float64Array(0);
-    this.total = new Float64Array(0);
-    this.begin = new Uint32Array(0);
-    this.child = new Uint32Array(0);
-    this.sorted = new Uint8Array(0);
-    this.byName = false;
-    /** Samples of which nothing but hidden frames was left: they do not count. */
-    this.emptied = 0;
-    this.ended = "self";
-    this.images = false;
-    /** The node in which each row ends; `NOTHING` where all is hidden. @type {Uint32Array} */
-    this.leaves = new Uint32Array(0);
+    const { roots, ofThread } = rootsOf(page.sides, state.root), used = new Used(paths), ordered = page.sides.map((side, i) => byRoot(side, ofThread[i], Math.max(roots.length, 1)));
+    this.roots = roots;
+    /** For each recording, the node in which each row ends; `NOTHING` where all is hidden. */
+    this.leaves = page.sides.map((side) => new Uint32Array(side.row_stack.length));
+    const seen = page.sides.map(({ up }) => new Uint32Array(state.collapse ? up.length : 0));
+    for (let root = 0; root < ordered[0].begin.length - 1; root++) {
+      const lists = ordered.map(({ begin, rows }) => rows.subarray(begin[root], begin[root + 1]));
+      if (lists.every((rows) => rows.length === 0)) continue;
+      this.add(root, lists, used, state.collapse ? seen : []);
+    }
+    this.label = this.label.slice(0, this.length);
+    this.parent = this.parent.slice(0, this.length);
+    const { begin, child } = this.children();
+    /** Where the children of each node begin, and then the number of children. */
+    this.begin = begin;
+    this.child = child;
+  }
+
+  /** Makes the nodes of one root. @param {number} root @param {Uint32Array[]} lists its rows, by recording @param {Used} used @param {Uint32Array[]} seen for recursion that is drawn once */
+  add(root, lists, used, seen) {
+    const { page: { sides, functions }, roots, leaves } = this, { paths } = used;
+    const above = roots.length ? this.node(0, functions.length + root) : 0;
+    /** @type {Uint32Array[]} */
+    const ends = sides.map(({ row_stack }, i) => {
+      const node = paths.node[i], rows = lists[i], ends = new Uint32Array(rows.length);
+      for (let at = 0; at < rows.length; at++) ends[at] = node[row_stack[rows[at]]];
+      return ends;
+    });
+    const all = [...ends, ...seen.map((it, i) => callersOf(sides[i], lists[i], paths.node[i], it, root + 1))];
+    const node = used.into(this, above, all);
+    sides.forEach(({ row_stack }, i) => {
+      const rows = lists[i], paths = ends[i], leaf = leaves[i];
+      for (let at = 0; at < rows.length; at++) leaf[rows[at]] = paths[at] ? node[paths[at]] : row_stack[rows[at]] ? NOTHING : above;
+    });
   }
 
   /** Makes room for more nodes. @param {number} count @returns {number} the first of them */
@@ -69,28 +93,55 @@ export class Tree {
     return made;
   }
 
-  /** Adds up, and lists children, once all nodes are there. @param {Float64Array} own of each node @param {boolean} byName order siblings by name, else by weight */
-  finish(own, byName) {
-    const { length } = this, isFull = length === this.label.length;
-    const label = isFull ? this.label : this.label.slice(0, length), parent = isFull ? this.parent : this.parent.slice(0, length);
-    const begin = new Uint32Array(length + 2), child = new Uint32Array(length - 1);
+  /** Lists the children of all nodes. @returns {{begin: Uint32Array, child: Uint32Array}} */
+  children() {
+    const { length, parent } = this, begin = new Uint32Array(length + 2), child = new Uint32Array(length - 1);
     for (let node = 1; node < length; node++) begin[parent[node] + 2]++;
     for (let node = 0; node < length; node++) begin[node + 2] += begin[node + 1];
     // Where the children of a node begin moves to where they end: there those of the next one begin.
     for (let node = 1; node < length; node++) child[begin[parent[node] + 1]++] = node;
-    return Object.assign(this, { byName, label, parent, own, begin, child, total: withCallees(own, parent), sorted: new Uint8Array(length) });
+    return { begin, child };
+  }
+}
+
+/**
+ * What the chosen samples weigh in a forest. Nodes without weight are not among the children of any.
+ * @implements {Calls}
+ */
+export class Tree {
+  /** @param {Forest} forest @param {Chosen} chosen @param {State} state @param {Chosen} [before] of another recording, whose nodes are children, too */
+  constructor(forest, chosen, state, before) {
+    const { page, roots, images, length, label, parent } = forest;
+    this.forest = forest;
+    this.page = page;
+    this.roots = roots;
+    this.images = images;
+    this.length = length;
+    this.label = label;
+    this.parent = parent;
+    this.ended = "self";
+    this.byName = state.order === "name";
+    /** The node in which each row ends. */
+    this.leaves = forest.leaves[chosen.side.index];
+    this.own = ownOf(length, chosen, this.leaves);
+    this.total = withCallees(this.own, parent);
+    this.before = before ? withCallees(ownOf(length, before, forest.leaves[before.side.index]), parent) : null;
+    /** Samples of which nothing but hidden frames was left: they do not count. */
+    this.emptied = emptiedOf(chosen, this.leaves);
+    /** Children that were asked for. @type {Map<number, Uint32Array>} */
+    this.ordered = new Map();
   }
 
   /** @param {number} node @returns {Uint32Array} */
   children(node) {
-    const children = this.child.subarray(this.begin[node], this.begin[node + 1]);
-    if (!this.sorted[node] && children.length > 1) {
-      const { total, label } = this, rank = this.page.byName, functions = rank.length;
-      // Roots of stacks keep their order by name, which is that of their labels.
-      const name = (/** @type {number} */ it) => label[it] < functions ? rank[label[it]] : label[it];
-      children.sort(this.byName ? (a, b) => name(a) - name(b) : (a, b) => total[b] - total[a] || name(a) - name(b));
-    }
-    this.sorted[node] = 1;
+    const known = this.ordered.get(node);
+    if (known) return known;
+    const { total, before, label, forest: { begin, child } } = this, rank = this.page.byName, functions = rank.length;
+    const children = child.subarray(begin[node], begin[node + 1]).filter((it) => total[it] > 0 || before && before[it] > 0);
+    // Roots of stacks keep their order by name, which is that of their labels.
+    const name = (/** @type {number} */ it) => label[it] < functions ? rank[label[it]] : label[it];
+    children.sort(this.byName ? (a, b) => name(a) - name(b) : (a, b) => total[b] - total[a] || name(a) - name(b));
+    this.ordered.set(node, children);
     return children;
   }
 }
@@ -114,8 +165,8 @@ function withCallees(own, parent) {
  * what is hidden, collapsed or merged does.
  */
 export class Paths {
-  /** @param {Page} page @param {State} state */
-  constructor(page, state) {
+  /** @param {Page} page @param {State} state @param {Paths} [all] for this state, but with all frames: that takes less time where few are hidden */
+  constructor(page, state, all) {
     /** @type {string[]} */
     this.roots = [];
     this.images = state.merge === "image";
@@ -124,16 +175,39 @@ export class Paths {
     this.label = new Uint32Array(most).fill(NOTHING, 0, 1);
     this.parent = new Uint32Array(most);
     this.slots = new Uint32Array(2 ** Math.ceil(Math.log2(most * 1.5)));
-    const how = rules(page, state);
-    /** The node of each stack, by recording. */
-    this.node = page.sides.map(({ up, stack_function }) => {
+    const how = rules(page, state), known = all && how.hidden && !how.image && !how.collapse ? this.without(all, how.hidden) : null;
+    /** The node of each stack, by recording. @type {Uint32Array[]} */
+    this.node = page.sides.map(({ up, stack_function }, i) => {
       const node = new Uint32Array(up.length);
-      for (let stack = 1; stack < node.length; stack++) node[stack] = this.step(node[up[stack]], stack_function[stack], how);
+      if (known && all) for (let stack = 1; stack < node.length; stack++) node[stack] = known[all.node[i][stack]];
+      else for (let stack = 1; stack < node.length; stack++) node[stack] = this.step(node[up[stack]], stack_function[stack], how);
       return node;
     });
     this.label = this.label.slice(0, this.length);
     this.parent = this.parent.slice(0, this.length);
     this.slots = new Uint32Array(0);
+  }
+
+  /**
+   * Takes frames out of paths. What a hidden frame called stands beside what its caller called, so below that caller paths may become
+   * one; all others stay.
+   * @param {Paths} all @param {Uint8Array} hidden 1 for each function that is @returns {Uint32Array} the node of each path
+   */
+  without({ label, parent, length }, hidden) {
+    const node = new Uint32Array(length), isMixed = new Uint8Array(length), { label: labels, parent: parents } = this;
+    for (let path = 1; path < length; path++) if (hidden[label[path]]) isMixed[parent[path]] = 1;
+    for (let path = 1; path < length; path++) {
+      const caller = parent[path], above = node[caller], is = label[path];
+      if (isMixed[caller]) {
+        isMixed[path] = 1;
+        node[path] = hidden[is] ? above : this.child(above, is);
+      } else {
+        const made = node[path] = this.length++;
+        labels[made] = is;
+        parents[made] = above;
+      }
+    }
+    return node;
   }
 
   /** Finds the node of a frame and its callers. @param {number} node of its caller @param {number} label @param {Rules} how @returns {number} */
@@ -158,10 +232,9 @@ export class Paths {
       if (this.parent[node] === parent && this.label[node] === label) return node;
       slot = (slot + 1) & mask;
     }
-    const made = this.length++;
+    const made = slots[slot] = this.length++;
     this.label[made] = label;
     this.parent[made] = parent;
-    slots[slot] = made;
     return made;
   }
 }
@@ -191,58 +264,10 @@ function firstOfImage(imageOf) {
 
 /**
  * Merges the chosen samples of a recording.
- * @param {Page} page @param {Chosen} chosen @param {State} state @param {Paths} [paths] for this state @returns {Tree}
+ * @param {Page} page @param {Chosen} chosen @param {State} state @param {Forest} [forest] for this state @returns {Tree}
  */
-export function merge(page, chosen, state, paths = new Paths(page, state)) {
-  const { tree, leaves } = mergeAll(page, [chosen], state, paths);
-  tree.leaves = leaves[0];
-  return tree.finish(ownOf(tree, chosen, leaves[0]), state.order === "name");
-}
-
-/**
- * Merges the chosen samples of two recordings into the same nodes; returns the tree, whose weights are those of the second, and the
- * totals of the first.
- * @param {Page} page @param {[Chosen, Chosen]} chosen @param {State} state @param {Paths} [paths] for this state
- * @returns {{tree: Tree, before: Float64Array}}
- */
-export function mergeBoth(page, chosen, state, paths = new Paths(page, state)) {
-  const { tree, leaves } = mergeAll(page, chosen, state, paths);
-  tree.leaves = leaves[1];
-  tree.finish(ownOf(tree, chosen[1], leaves[1]), state.order === "name");
-  return { tree, before: withCallees(ownOf(tree, chosen[0], leaves[0]), tree.parent) };
-}
-
-/**
- * Makes the nodes of rows, root by root.
- * @param {Page} page @param {Chosen[]} all @param {State} state @param {Paths} paths
- * @returns {{tree: Tree, leaves: Uint32Array[]}} and for each recording the node in which each row ends; `NOTHING` where all is hidden
- */
-function mergeAll(page, all, state, paths) {
-  const { roots, ofThread } = rootsOf(all.map((it) => it.side), state.root);
-  const tree = Object.assign(new Tree(page, roots), { images: state.merge === "image" }), used = new Used(paths);
-  const ordered = all.map((chosen, i) => byRoot(chosen, ofThread[i], Math.max(roots.length, 1)));
-  const leaves = all.map((chosen) => new Uint32Array(chosen.weight.length)), seen = all.map(({ side }) => new Uint32Array(state.collapse ? side.up.length : 0));
-  for (let root = 0; root < ordered[0].begin.length - 1; root++) {
-    const lists = ordered.map(({ begin, rows }) => rows.subarray(begin[root], begin[root + 1]));
-    if (lists.every((rows) => rows.length === 0)) continue;
-    const above = roots.length ? tree.node(0, page.functions.length + root) : 0;
-    /** @type {Uint32Array[]} */
-    const ends = all.map(({ side: { index, row_stack } }, i) => {
-      const node = paths.node[index];
-      return lists[i].map((row) => node[row_stack[row]]);
-    });
-    if (state.collapse) ends.push(...all.map(({ side }, i) => callersOf(side, lists[i], paths.node[side.index], seen[i], root + 1)));
-    const node = used.into(tree, above, ends);
-    all.forEach(({ side: { row_stack }, number }, i) => {
-      const rows = lists[i], paths = ends[i], leaf = leaves[i];
-      for (let at = 0; at < rows.length; at++) {
-        const row = rows[at];
-        leaf[row] = paths[at] ? node[paths[at]] : row_stack[row] ? NOTHING : above;
-        if (leaf[row] === NOTHING) tree.emptied += number[row];
-      }
-    });
-  }
-  return { tree, leaves };
+export function merge(page, chosen, state, forest = new Forest(page, state)) {
+  return new Tree(forest, chosen, state);
 }
 
 /**
@@ -274,11 +299,11 @@ class Used {
     this.node = new Uint32Array(paths.length);
   }
 
-  /** @param {Tree} tree @param {number} above the node of the root @param {Uint32Array[]} ends paths in which rows end @returns {Uint32Array} the node of each path */
-  into(tree, above, ends) {
+  /** @param {Forest} forest @param {number} above the node of the root @param {Uint32Array[]} ends paths in which rows end @returns {Uint32Array} the node of each path */
+  into(forest, above, ends) {
     const { node, paths: { label, parent } } = this, list = this.collect(ends);
-    let made = tree.room(list.length);
-    const { label: labels, parent: parents } = tree;
+    let made = forest.room(list.length);
+    const { label: labels, parent: parents } = forest;
     for (let i = 0; i < list.length; i++, made++) {
       const path = list[i], caller = parent[path];
       node[path] = made;
@@ -311,13 +336,13 @@ class Used {
   }
 }
 
-/** Orders the rows that count by what their stacks begin with. @param {Chosen} chosen @param {Uint32Array} rootOfThread @param {number} roots */
-function byRoot({ side: { row_thread }, weight }, rootOfThread, roots) {
-  const begin = new Uint32Array(roots + 1);
-  for (let row = 0; row < weight.length; row++) if (weight[row]) begin[rootOfThread[row_thread[row]] + 1]++;
+/** Orders rows by what their stacks begin with. @param {Side} side @param {Uint32Array} rootOfThread @param {number} roots */
+function byRoot({ row_thread }, rootOfThread, roots) {
+  const begin = new Uint32Array(roots + 1), { length } = row_thread;
+  for (let row = 0; row < length; row++) begin[rootOfThread[row_thread[row]] + 1]++;
   for (let root = 0; root < roots; root++) begin[root + 1] += begin[root];
-  const rows = new Uint32Array(begin[roots]), next = begin.slice();
-  for (let row = 0; row < weight.length; row++) if (weight[row]) rows[next[rootOfThread[row_thread[row]]]++] = row;
+  const rows = new Uint32Array(length), next = begin.slice();
+  for (let row = 0; row < length; row++) rows[next[rootOfThread[row_thread[row]]]++] = row;
   return { begin, rows };
 }
 
@@ -328,11 +353,18 @@ export function totalsOf(tree, { weight }, is) {
   return withCallees(own, tree.parent);
 }
 
-/** Adds up what ended in each node. @param {Tree} tree @param {Chosen} chosen @param {Uint32Array} leaves @returns {Float64Array} */
-function ownOf(tree, { weight }, leaves) {
-  const own = new Float64Array(tree.length);
-  for (let row = 0; row < weight.length; row++) if (leaves[row] !== NOTHING) own[leaves[row]] += weight[row];
+/** Adds up what ended in each node. @param {number} length how many nodes there are @param {Chosen} chosen @param {Uint32Array} leaves @returns {Float64Array} */
+function ownOf(length, { weight }, leaves) {
+  const own = new Float64Array(length);
+  for (let row = 0; row < weight.length; row++) if (weight[row] && leaves[row] !== NOTHING) own[leaves[row]] += weight[row];
   return own;
+}
+
+/** Counts chosen samples that end in no node. @param {Chosen} chosen @param {Uint32Array} leaves @returns {number} */
+function emptiedOf({ weight, number }, leaves) {
+  let emptied = 0;
+  for (let row = 0; row < weight.length; row++) if (leaves[row] === NOTHING && weight[row]) emptied += number[row];
+  return emptied;
 }
 
 /**
