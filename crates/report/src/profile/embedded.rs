@@ -14,17 +14,20 @@ const LOOKED_BACK: usize = 16;
 /// Symbols by image.
 #[derive(Debug, Default)]
 pub struct Embedded<'a> {
-    /// Ordered by start and end. Few of them are ever found, so a name is made readable when it is.
-    of_image: Map<u32, Vec<(&'a Symbol, OnceLock<Arc<str>>)>>,
+    /// Ordered by start and end.
+    of_image: Map<u32, Vec<(&'a Symbol, Readable)>>,
 }
+
+/// A readable name. Few symbols are ever found, so it is made when one is.
+type Readable = OnceLock<Arc<str>>;
 
 impl<'a> Embedded<'a> {
     /// Sorts symbols; `image_of` maps an image id to a position.
     pub fn new(symbols: &'a [Symbol], image_of: impl Fn(u32) -> Option<u32>) -> Self {
-        let mut of_image: Map<u32, Vec<_>> = Map::default();
+        let mut of_image: Map<u32, Vec<(&Symbol, Readable)>> = Map::default();
         for symbol in symbols {
             if let Some(image) = image_of(symbol.image) {
-                of_image.entry(image).or_default().push((symbol, OnceLock::new()));
+                of_image.entry(image).or_default().push((symbol, Readable::new()));
             }
         }
         // Of two names for the same bytes the alphabetically first is used, whichever was recorded first.

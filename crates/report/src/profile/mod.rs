@@ -27,7 +27,7 @@ mod unwound;
 pub mod waits;
 mod wakers;
 
-use icecore_format::records::{Mark, StackRepair, WalkEnd};
+use icecore_format::records::{StackRepair, WalkEnd};
 
 use crate::base::map::{Interned, Map};
 use crate::base::shorten::{MAX_NAME_BYTES, shorten};
@@ -37,7 +37,7 @@ use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::recording::spans::widened;
 use crate::stacks::hits::{Cell, Hit, Hits, Key, Moment, Selection};
-use crate::stacks::locate::{Located, steps};
+use crate::stacks::locate::Located;
 use crate::stacks::waits::WaitGroups;
 use waits::{RowWait, RowWaits};
 use wakers::Composer;
@@ -213,7 +213,7 @@ impl Profile {
         let stacks = stacks.into_items();
         let begins = entry::below(&names, &stacks);
         let mut rows = Rows::default();
-        let mut guesses = Guesses::default();
+        let guessed = located.with_guesses();
         let mut row_waits = RowWaits::new(selection, waits);
         // The stacks of wakers come after those of samples.
         let wakers = located.leaves[hits.rows.len().min(located.leaves.len())..].iter();
@@ -233,7 +233,7 @@ impl Profile {
                         .entry((hit.key.task, hit.key.space, hit.key.cgroup))
                         .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
                     let rooted = is_rooted(&hit.key, begins[stack as usize]);
-                    let guessed = guesses.are_in(selection.tables, hit.key.user);
+                    let guessed = guessed[*leaf as usize];
                     (thread, Taken { end, rooted, guessed, repair, in_kernel })
                 }
             };
@@ -309,20 +309,6 @@ impl Profile {
         let mut at = vec![Amount::default(); self.stacks.len()];
         self.rows.iter().for_each(|row| at[row.stack as usize].add(row.amount()));
         at
-    }
-}
-
-/// Finds stacks that hold a guessed frame.
-#[derive(Default)]
-struct Guesses(Map<u32, bool>);
-
-impl Guesses {
-    fn are_in(&mut self, tables: &Tables, stack: u32) -> bool {
-        if tables.marks.is_empty() {
-            return false;
-        }
-        let look = || steps(tables, stack).any(|step| step.mark.has(Mark::GUESSED));
-        *self.0.entry(stack).or_insert_with(look)
     }
 }
 

@@ -187,8 +187,10 @@ pub(crate) fn find_out(
         |place: &CodeLocation| matches!(place, CodeLocation::Image(image, off) if is_wanted(*image, *off));
     let wanted: Vec<Option<CodeLocation>> =
         places.iter().map(|place| wanted(place).then_some(*place)).collect();
-    let mut answers = ask(&wanted, &locator.images, finder, tick);
-    let embedded = Embedded::new(&locator.tables.symbols, |image| locator.image(image));
+    let (mut answers, embedded) = rayon::join(
+        || ask(&wanted, &locator.images, finder, tick),
+        || Embedded::new(&locator.tables.symbols, |image| locator.image(image)),
+    );
     wanted.par_iter().zip(&mut answers).for_each(|(place, answer)| {
         let Some(CodeLocation::Image(image, off)) = place else { return };
         if let Some(name) = embedded.find(*image, *off) {

@@ -25,6 +25,15 @@ impl Located {
     pub fn position(&self, place: CodeLocation) -> Option<usize> {
         self.places.binary_search(&place).ok()
     }
+
+    /// Returns for each spot whether its stack holds a guessed frame.
+    pub fn with_guesses(&self) -> Vec<bool> {
+        let mut guessed = self.guessed.clone();
+        for (spot, Spot { caller, .. }) in self.spots.iter().enumerate().skip(1) {
+            guessed[spot] |= guessed[*caller as usize];
+        }
+        guessed
+    }
 }
 
 /// One frame of the trie.
