@@ -41,11 +41,10 @@ export class Forest {
     this.roots = roots;
     /** For each recording, the node in which each row ends; `NOTHING` where all is hidden. */
     this.leaves = page.sides.map((side) => new Uint32Array(side.row_stack.length));
-    const seen = page.sides.map(({ up }) => new Uint32Array(state.collapse ? up.length : 0));
     for (let root = 0; root < ordered[0].begin.length - 1; root++) {
       const lists = ordered.map(({ begin, rows }) => rows.subarray(begin[root], begin[root + 1]));
       if (lists.every((rows) => rows.length === 0)) continue;
-      this.add(root, lists, used, state.collapse ? seen : []);
+      this.add(root, lists, used);
     }
     this.label = this.label.slice(0, this.length);
     this.parent = this.parent.slice(0, this.length);
@@ -55,8 +54,8 @@ export class Forest {
     this.child = child;
   }
 
-  /** Makes the nodes of one root. @param {number} root @param {Uint32Array[]} lists its rows, by recording @param {Used} used @param {Uint32Array[]} seen for recursion that is drawn once */
-  add(root, lists, used, seen) {
+  /** Makes the nodes of one root. @param {number} root @param {Uint32Array[]} lists its rows, by recording @param {Used} used */
+  add(root, lists, used) {
     const { page: { sides, functions }, roots, leaves } = this, { paths } = used;
     const above = roots.length ? this.node(0, functions.length + root) : 0;
     /** @type {Uint32Array[]} */
@@ -65,8 +64,7 @@ export class Forest {
       for (let at = 0; at < rows.length; at++) ends[at] = node[row_stack[rows[at]]];
       return ends;
     });
-    const all = [...ends, ...seen.map((it, i) => callersOf(sides[i], lists[i], paths.node[i], it, root + 1))];
-    const node = used.into(this, above, all);
+    const node = used.into(this, above, ends);
     sides.forEach(({ row_stack }, i) => {
       const rows = lists[i], paths = ends[i], leaf = leaves[i];
       for (let at = 0; at < rows.length; at++) leaf[rows[at]] = paths[at] ? node[paths[at]] : row_stack[rows[at]] ? NOTHING : above;
@@ -268,22 +266,6 @@ function firstOfImage(imageOf) {
  */
 export function merge(page, chosen, state, forest = new Forest(page, state)) {
   return new Tree(forest, chosen, state);
-}
-
-/**
- * Lists the paths of rows and of all their callers: where a cycle is drawn once, a caller may be beside the path of what it calls.
- * @param {Side} side @param {Uint32Array} rows @param {Uint32Array} pathOf each stack @param {Uint32Array} seen the root for which a stack was seen last
- * @param {number} root @returns {Uint32Array}
- */
-function callersOf({ up, row_stack }, rows, pathOf, seen, root) {
-  const paths = [];
-  for (let i = 0; i < rows.length; i++) {
-    for (let stack = row_stack[rows[i]]; stack !== 0 && seen[stack] !== root; stack = up[stack]) {
-      seen[stack] = root;
-      paths.push(pathOf[stack]);
-    }
-  }
-  return Uint32Array.from(paths);
 }
 
 /** Collects the paths that rows of one root need, with their callers, and makes nodes of them. */
