@@ -85,6 +85,21 @@ for (const [title, fragment, options] of [
   }));
 }
 
+test("a key moves by one line, and a branch that was closed stays closed when a filter changes", () => on(BUSY, "view=tree&root=none", async (page) => {
+  const label = grid(page, "Call tree");
+  await label.focus();
+  for (const key of ["Home", "ArrowDown", "ArrowLeft"]) await page.keyboard.press(key);
+  await settled(page);
+  assert.equal(await label.locator("[aria-selected=true]").getAttribute("data-row"), "1");
+  const [, closed] = await rows(label);
+  assert.match(closed[3], /▸/);
+  await page.evaluate(() => { location.hash = "view=tree&root=none&process=9"; });
+  await settled(page);
+  const now = await rows(label);
+  assert.notEqual(now[0][2], "", "everything");
+  assert.equal(now.find((it) => it[3].includes(closed[3].replace(/[\s▸]/g, "")))?.[3], closed[3], String(now));
+}));
+
 test("two recordings: the changes are those of diff, and the sides can be exchanged", () => on(write(["before", "after"]), "view=compare", async (page) => {
   const diff = json("diff", recording("before"), recording("after"), "--all");
   const verdict = (/** @type {any} */ row) => !row.self.tested ? "not tested" : row.self.significant ? row.status : "chance";

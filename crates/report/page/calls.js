@@ -50,7 +50,8 @@ export class Outline {
 
   /** @param {Calls} calls @param {number} whole what 100% is */
   show(calls, whole) {
-    if (calls !== this.calls) this.open.clear();
+    // Filters leave the nodes of a forest as they are, and so what was opened.
+    if (!this.calls || (calls.forest ?? calls) !== (this.calls.forest ?? this.calls)) this.open.clear();
     this.calls = calls;
     this.whole = whole;
     this.grid.columns[1].title = calls.ended;

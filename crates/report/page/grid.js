@@ -33,7 +33,12 @@ export class Grid {
     this.body = element("div", { class: "body", role: "rowgroup" });
     this.element = element("div", { class: "grid", role: "grid", tabindex: 0, "aria-label": label }, this.head, this.body);
     this.element.addEventListener("scroll", () => this.paint());
-    this.element.addEventListener("keydown", (event) => { if (this.key(event)) event.preventDefault(); });
+    this.element.addEventListener("keydown", (event) => {
+      if (!this.key(event)) return;
+      event.preventDefault();
+      // A view hands its keys to its table, too.
+      event.stopPropagation();
+    });
     this.body.addEventListener("click", (event) => this.click(event));
     new ResizeObserver(() => this.paint()).observe(this.element);
   }

@@ -18,6 +18,7 @@ import { which } from "./choose.js";
  * @property {string[]} roots what stacks begin with
  * @property {boolean} images a label stands for all functions of its image
  * @property {(node: number) => ArrayLike<number>} children in the order of drawing
+ * @property {Forest} [forest] what has the nodes, whatever the filters
  */
 
 /** The label of the root of everything. */
