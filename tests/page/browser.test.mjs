@@ -129,6 +129,19 @@ test("filters are chips that can be removed, and keys of a frame set them", () =
   assert.ok(!fragment(page).has("process") && !fragment(page).has("event"));
 }));
 
+test("processes of one name are chosen together", async () => {
+  const named = changed(BUSY, (document) => document.sides[0].threads.forEach((/** @type {any} */ it) => { if (it.tgid) it.process = "server"; }));
+  await on(named, "", async (page) => {
+    const select = page.locator("[data-field=process]"), labels = await select.locator("option").allTextContents();
+    assert.ok(labels.includes("2 × server"), labels.join(", "));
+    await select.selectOption({ label: "2 × server" });
+    assert.deepEqual(fragment(page).getAll("process").sort(), ["7", "9"]);
+    assert.equal(await select.locator("option:checked").textContent(), "2 × server");
+    const { total_samples } = json("top", recording("busy"), "--pid", "7,9");
+    assert.match(await foot(page), new RegExp(`(is|in) ${total_samples} samples`));
+  });
+});
+
 test("a fragment restores everything, and a wrong one breaks nothing", async () => {
   const options = ["--pid", "9", "--from", "0.1", "--to", "0.4", "--focus", "^odd$"];
   const { total_samples } = json("top", recording("busy"), ...options);
