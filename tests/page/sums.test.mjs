@@ -5,10 +5,11 @@ import assert from "node:assert/strict";
 import { json, model, read, recording, report, write } from "./harness.mjs";
 import { around, inverted } from "../../crates/report/page/lazy.js";
 import { search, shareOf } from "../../crates/report/page/sums.js";
-import { Forest, Paths, merge, nameOf, totalsOf } from "../../crates/report/page/tree.js";
+import { Forest } from "../../crates/report/page/forest.js";
+import { merge, nameOf, totalsOf } from "../../crates/report/page/tree.js";
 import { isDoubtful } from "../../crates/report/page/data.js";
 import { START, fromFragment, toFragment } from "../../crates/report/page/state.js";
-import { rangeOf } from "../../crates/report/page/choose.js";
+import { choose, rangeOf } from "../../crates/report/page/choose.js";
 
 /** @import {State} from "../../crates/report/page/state.js" */
 
@@ -105,17 +106,16 @@ for (const [title, state, option] of /** @type {const} */ ([["root first", {}, "
   });
 }
 
-test("frames that are taken out of known paths leave the paths of the other frames", () => {
-  const all = new Paths(BUSY, START), names = BUSY.functions.map((it) => it.name);
-  const written = (/** @type {Paths} */ paths) => {
-    const nodes = Array.from({ length: paths.length }, (_, node) => path(BUSY, paths, node).join(" ← "));
-    assert.equal(new Set(nodes).size, nodes.length, "stacks with the same functions are one");
-    return [nodes.sort(), BUSY.sides.map(({ index }) => Array.from(paths.node[index], (node) => path(BUSY, paths, node)))];
-  };
-  for (const one of names) {
-    for (const other of names) {
-      const state = { ...START, hide: [one, other] };
-      assert.deepEqual(written(new Paths(BUSY, state, all)), written(new Paths(BUSY, state)), `${one} ${other}`);
+test("frames that are taken out of the tree of all stacks leave the tree of the other frames", () => {
+  const all = new Forest(BUSY, START), names = BUSY.functions.map((it) => it.name), [chosen] = BUSY.sides.map((side) => choose(BUSY, side, START));
+  for (const root of ["none", "process"]) {
+    for (const one of names) {
+      for (const other of names) {
+        const state = { ...START, root, hide: [one, other] }, known = root === START.root ? all : new Forest(BUSY, { ...START, root });
+        const [fast, slow] = [new Forest(BUSY, state, known), new Forest(BUSY, state)].map((forest) => merge(BUSY, chosen, state, forest));
+        assert.deepEqual(opened(BUSY, fast), opened(BUSY, slow), `${one} ${other}`);
+        assert.deepEqual([fast.length, fast.emptied], [slow.length, slow.emptied], `${one} ${other}`);
+      }
     }
   }
 });

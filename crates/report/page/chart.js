@@ -9,7 +9,8 @@ import { reachIn } from "./overview.js";
 import { byThread, lanesIn } from "./time.js";
 import { boxesOf, laneOf, picksOf, sameIn } from "./lane.js";
 import { colorOf, colorOfWait } from "./colors.js";
-import { rootsOf, nameOf } from "./tree.js";
+import { rootsOf } from "./forest.js";
+import { nameOf } from "./tree.js";
 import { lengthOf, waitCard, waitLines, waitOf } from "./waits.js";
 
 /** @import {App} from "./main.js" */

@@ -1,7 +1,7 @@
 // The stacks of one thread in the order of time, and what of them is drawn.
 
 import { beganAt, endedAt } from "./data.js";
-import { Paths } from "./tree.js";
+import { Paths } from "./paths.js";
 
 /** @import {Page, Side} from "./data.js" */
 /** @import {State} from "./state.js" */

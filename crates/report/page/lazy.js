@@ -1,6 +1,6 @@
 // Trees that are built only where somebody looks: from leaves to callers, and from one function both ways.
 
-import { NOTHING } from "./tree.js";
+import { NOTHING } from "./paths.js";
 import { ordered } from "./sums.js";
 
 /** @import {Calls, Tree} from "./tree.js" */

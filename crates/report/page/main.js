@@ -4,7 +4,9 @@ import { amount, count, element, percent, things } from "./text.js";
 import { functionKey, isDoubtful, open, unpack } from "./data.js";
 import { FILTERS, START, fromFragment, isWhole, toFragment } from "./state.js";
 import { choose } from "./choose.js";
-import { Forest, NOTHING, Paths, Tree, totalsOf } from "./tree.js";
+import { NOTHING, Paths } from "./paths.js";
+import { Forest } from "./forest.js";
+import { Tree, totalsOf } from "./tree.js";
 import { inverted } from "./lazy.js";
 import { search, shareOf, sumsOf } from "./sums.js";
 import { themeOf } from "./colors.js";
@@ -135,16 +137,14 @@ export class App {
   /** The paths of all stacks, whatever the filters. @param {State} [state] @returns {Paths} */
   paths(state = this.state) {
     const { hide, collapse, merge } = state;
-    return this.derive(`paths ${collapse} ${hide.length > 0}`, [hide, merge], () => {
-      const all = hide.length && !collapse && !merge ? this.paths({ ...state, hide: [] }) : undefined;
-      return new Paths(this.page, state, all);
-    });
+    return this.derive(`paths ${collapse} ${hide.length > 0}`, [hide, merge], () => new Paths(this.page, state));
   }
 
   /** The tree of all stacks, whatever the filters. It is kept while frames are hidden or recursion is drawn once. @param {State} state @returns {Forest} */
   forest(state) {
-    const { root, hide, collapse, merge } = state;
-    return this.derive(`forest ${collapse} ${hide.length > 0}`, [root, hide, merge], () => new Forest(this.page, state, this.paths(state)));
+    const { root, hide, collapse, merge } = state, isOfAll = hide.length > 0 && !collapse && !merge;
+    return this.derive(`forest ${collapse} ${hide.length > 0}`, [root, hide, merge], () => (
+      new Forest(this.page, state, isOfAll ? this.forest({ ...state, hide: [] }) : this.paths(state))));
   }
 
   /** The samples as a tree, root first; with two recordings also the totals of the other one. @returns {Tree} */

@@ -15,11 +15,13 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it uses when it is loaded.
-const MODULES: [&str; 34] = modules!(
+const MODULES: [&str; 36] = modules!(
     "text",
     "data",
     "state",
     "choose",
+    "paths",
+    "forest",
     "tree",
     "lazy",
     "sums",
