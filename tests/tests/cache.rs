@@ -225,3 +225,43 @@ fn root_a_program_that_changes_or_is_gone_is_looked_at_again() {
     std::thread::sleep(SETTLED);
     assert_eq!((top(), bare()), (before.clone(), before));
 }
+
+/// A function without a frame pointer in a library, called by a program.
+const INNER: &str = "volatile long sink;
+void inner(long n) { volatile char pad[64]; for (long i = 0; i < n; i++) pad[i % 64] = sink += i; }
+";
+const OUTER: &str =
+    "void inner(long n); int main(void) { for (int i = 0; i < 300; i++) inner(1000000); return 0; }\n";
+
+#[test]
+fn root_calls_are_judged_anew_when_only_the_stacks_changed() {
+    if !has_ebpf() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let [library, program, away] = ["libinner.so", "program", "away"].map(|name| dir.path().join(name));
+    for (name, text) in [("inner.c", INNER), ("outer.c", OUTER)] {
+        std::fs::write(dir.path().join(name), text).expect("room");
+    }
+    for build in ["-shared -fPIC -o libinner.so inner.c", "-o program outer.c -L. -linner -Wl,-rpath,$ORIGIN"]
+    {
+        let mut cc = Command::new("cc");
+        cc.current_dir(dir.path()).args(["-O1", "-fomit-frame-pointer"]).args(build.split(' '));
+        assert!(cc.status().expect("there is a compiler").success());
+    }
+    std::thread::sleep(SETTLED);
+    let options = ["-F", "499", "-q", "--unwind", "dwarf", "--embed", "none"];
+    let recorded = Recorded::new(&options, &[program.as_os_str()]);
+    let (cache, path) = (dir.path().join("cache"), recorded.path());
+    let health = |options: &[&str]| said(&cache, &["health", "--json"], &path, options);
+
+    // The code that calls is there in both cases. Without the library, nothing is known of the calls in it.
+    std::fs::rename(&library, &away).expect("ours");
+    let without = health(&[]);
+    assert_eq!(health(&[]), without);
+    std::fs::rename(&away, &library).expect("ours");
+    std::thread::sleep(SETTLED);
+    let with = health(&["--no-cache"]);
+    assert_ne!(with, without);
+    assert_eq!(health(&[]), with);
+}

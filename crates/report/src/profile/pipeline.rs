@@ -121,8 +121,9 @@ impl<'a> Loaded<'a> {
             events: &events,
             search,
         };
-        let calls = stacks.calls(&format!("{filter:?} {events:?} {apart:?}"));
-        let repaired = stacks.take(source, &mut tables, Extent { nodes: !is_part, wakers });
+        let counted = format!("{filter:?} {events:?} {apart:?}");
+        let has = Extent { nodes: !is_part, wakers };
+        let (repaired, calls) = stacks.take(source, &mut tables, has, &counted);
         let selection = source.selection(&tables);
         let samples = |entry: &_| repaired.samples(recording, &tables, entry);
         let wakers = wakers.then(|| WakerStacks::find(selection, samples));

@@ -144,37 +144,54 @@ impl<'a> Source<'a> {
 }
 
 impl Stacks {
-    /// Finds the place of the judgment of calls; `selection` says which samples are counted.
-    pub(super) fn calls(&self, selection: &str) -> Option<CallsFile> {
-        Some(self.file.as_ref()?.calls(selection))
-    }
-
-    /// Puts marks and nodes into the tables, and returns the repaired stacks: those of an earlier report, or unwound now.
-    pub(super) fn take(self, source: Source<'_>, tables: &mut Tables, has: Extent) -> RepairedStacks {
-        let Unwound { marks, repaired, new, .. } = self.known.unwrap_or_else(|| {
-            let looks = Looks::begin();
-            let marks = if has.nodes { source.mark_trampolines(tables, &looks) } else { Vec::new() };
-            let selection = source.selection(tables);
-            let (repaired, new) = source.watched(tables, &looks, |locator, finder| {
-                let first_id = first_new_id(tables);
-                let repair = |id| repair_stacks(source.recording, selection, locator, finder, has.wakers, id);
-                first_id.map(repair).unwrap_or_default()
-            });
-            let images = Locator::new(tables, source.spaces).images;
-            let sessions = tables.parts.len() as u32;
-            let mut found = Unwound { sessions, looks: Vec::new(), marks, repaired, new };
-            if let (Some(file), Some(looks)) = (self.file, looks.proven(&images)) {
-                found.looks = looks;
-                if tables.damage.is_empty() {
-                    file.write(&found);
-                }
-            }
-            found
-        });
+    /// Puts marks and nodes into the tables, and returns the repaired stacks: those of an earlier report, or unwound now. Also returns
+    /// where the judgment of their calls is kept, if other reports will find the same stacks; `counted` says which samples are counted.
+    pub(super) fn take(
+        self,
+        source: Source<'_>,
+        tables: &mut Tables,
+        has: Extent,
+        counted: &str,
+    ) -> (RepairedStacks, Option<CallsFile>) {
+        let Self { file, known } = self;
+        let (found, is_kept) = match known {
+            Some(known) => (known, true),
+            None => Self::unwind(file.as_ref(), source, tables, has),
+        };
+        let calls = file.filter(|_| is_kept).map(|file| file.calls(&found.looks, counted));
+        let Unwound { marks, repaired, new, .. } = found;
         tables.mark_nodes(&marks);
         tables.mark_nodes(&new.marks);
         tables.nodes.push(new.first_id, new.nodes);
-        repaired
+        (repaired, calls)
+    }
+
+    /// Unwinds the stacks; also returns true if the file has them for later reports.
+    fn unwind(
+        file: Option<&UnwoundFile>,
+        source: Source<'_>,
+        tables: &mut Tables,
+        has: Extent,
+    ) -> (Unwound, bool) {
+        let looks = Looks::begin();
+        let marks = if has.nodes { source.mark_trampolines(tables, &looks) } else { Vec::new() };
+        let selection = source.selection(tables);
+        let (repaired, new) = source.watched(tables, &looks, |locator, finder| {
+            let first_id = first_new_id(tables);
+            let repair = |id| repair_stacks(source.recording, selection, locator, finder, has.wakers, id);
+            first_id.map(repair).unwrap_or_default()
+        });
+        let images = Locator::new(tables, source.spaces).images;
+        let sessions = tables.parts.len() as u32;
+        let mut found = Unwound { sessions, looks: Vec::new(), marks, repaired, new };
+        match (file, looks.proven(&images)) {
+            (Some(file), Some(looks)) if tables.damage.is_empty() => {
+                found.looks = looks;
+                file.write(&found);
+                (found, true)
+            }
+            _ => (found, false),
+        }
     }
 }
 

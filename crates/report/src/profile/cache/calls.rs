@@ -1,14 +1,15 @@
 //! Caches which calls of a recording's stacks are impossible.
 //!
-//! There is one file for each recording, build of this program and selection of samples; all three are in its name, by way of the
-//! name of the file with the stacks. It has only strings: its name, the counts, and for which files the search for code looked.
+//! There is one file for the stacks of each recording and selection of samples. Its name is a SHA-256 over that of the file with the
+//! stacks, all searches on which they rest, and the selection: stacks that are unwound anew from other files have another one. It has
+//! only strings: its name, the counts, and for which files the search for code looked.
 
 use std::path::PathBuf;
 
 use icecore_format::Error;
 use icecore_format::block::Kind;
 use icecore_format::records::{SessionV1, StringsV1};
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256};
 
 use super::folder::{Limits, open};
 use super::unwound::hexadecimal;
@@ -32,9 +33,14 @@ pub(crate) struct CallsFile {
 }
 
 impl CallsFile {
-    pub(super) fn new(cache: &Cache, recording: &str, selection: &str) -> Self {
-        let key = hexadecimal(&digest(&SHA256, format!("{recording} {selection}").as_bytes()));
-        Self { cache: cache.clone(), key }
+    pub(super) fn new(cache: &Cache, stacks: &str, looks: &[Look], counted: &str) -> Self {
+        let mut whole = Context::new(&SHA256);
+        // None of the texts has a NUL.
+        for text in [stacks, counted].into_iter().map(str::to_owned).chain(looks.iter().map(Look::to_text)) {
+            whole.update(text.as_bytes());
+            whole.update(&[0]);
+        }
+        Self { cache: cache.clone(), key: hexadecimal(&whole.finish()) }
     }
 
     /// Reads what an earlier report has counted, and for which files it searched; `None` if there is nothing usable.

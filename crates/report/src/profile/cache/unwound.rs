@@ -103,9 +103,9 @@ impl UnwoundFile {
         }
     }
 
-    /// Finds the place of what calls of the same recording were found impossible; `selection` says which samples are counted.
-    pub(crate) fn calls(&self, selection: &str) -> CallsFile {
-        CallsFile::new(&self.cache, &self.key, selection)
+    /// Finds the place of the judgment of calls in the stacks that rest on these searches; `counted` says which samples are counted.
+    pub(crate) fn calls(&self, looks: &[Look], counted: &str) -> CallsFile {
+        CallsFile::new(&self.cache, &self.key, looks, counted)
     }
 
     fn path(&self) -> PathBuf {
