@@ -13,7 +13,8 @@ import { ROOT, browser, close } from "./browser.mjs";
 import { open as openData } from "../../crates/report/page/data.js";
 import { START } from "../../crates/report/page/state.js";
 import { choose } from "../../crates/report/page/choose.js";
-import { merge } from "../../crates/report/page/tree.js";
+import { Forest } from "../../crates/report/page/forest.js";
+import { Tree } from "../../crates/report/page/tree.js";
 import { sumsOf } from "../../crates/report/page/sums.js";
 
 /** @import {Page as Data} from "../../crates/report/page/data.js" */
@@ -92,7 +93,7 @@ function found(text, pattern) {
 /** What a page makes of a recording in some state. @param {Data} data @param {Partial<State>} [changes] */
 export function model(data, changes = {}) {
   const state = { ...START, ...changes };
-  const chosen = choose(data, data.sides[state.side], state), tree = merge(data, chosen, state);
+  const chosen = choose(data, data.sides[state.side], state), tree = new Tree(new Forest(data, state), chosen, state);
   return { data, state, chosen, tree, sums: sumsOf(tree) };
 }
 

@@ -6,7 +6,7 @@ import { json, model, read, recording, report, write } from "./harness.mjs";
 import { around, inverted } from "../../crates/report/page/lazy.js";
 import { search, shareOf } from "../../crates/report/page/sums.js";
 import { Forest } from "../../crates/report/page/forest.js";
-import { merge, nameOf, totalsOf } from "../../crates/report/page/tree.js";
+import { Tree, nameOf, totalsOf } from "../../crates/report/page/tree.js";
 import { isDoubtful } from "../../crates/report/page/data.js";
 import { START, fromFragment, toFragment } from "../../crates/report/page/state.js";
 import { choose, rangeOf } from "../../crates/report/page/choose.js";
@@ -112,7 +112,7 @@ test("frames that are taken out of the tree of all stacks leave the tree of the 
     for (const one of names) {
       for (const other of names) {
         const state = { ...START, root, hide: [one, other] }, known = root === START.root ? all : new Forest(BUSY, { ...START, root });
-        const [fast, slow] = [new Forest(BUSY, state, known), new Forest(BUSY, state)].map((forest) => merge(BUSY, chosen, state, forest));
+        const [fast, slow] = [new Forest(BUSY, state, known), new Forest(BUSY, state)].map((forest) => new Tree(forest, chosen, state));
         assert.deepEqual(opened(BUSY, fast), opened(BUSY, slow), `${one} ${other}`);
         assert.deepEqual([fast.length, fast.emptied], [slow.length, slow.emptied], `${one} ${other}`);
       }
@@ -123,7 +123,7 @@ test("frames that are taken out of the tree of all stacks leave the tree of the 
 test("a tree of all stacks serves every filter: what weighs nothing is no child", () => {
   const forest = new Forest(BUSY, START);
   for (const [title, state] of SAME.filter(([, { hide }]) => !hide)) {
-    const { chosen, tree } = model(BUSY, state), own = merge(BUSY, chosen, { ...START, ...state }, forest);
+    const { chosen, tree } = model(BUSY, state), own = new Tree(forest, chosen, { ...START, ...state });
     assert.deepEqual(opened(BUSY, own), opened(BUSY, tree), title);
     for (let node = 0; node < own.length; node++) assert.ok(own.children(node).every((it) => own.total[it] > 0), title);
   }

@@ -10,7 +10,8 @@ import { boxesOf, laneOf, picksOf, sameIn } from "../../crates/report/page/lane.
 import { filterOf, fitted, stretchOf } from "../../crates/report/page/lens.js";
 import { gripAt } from "../../crates/report/page/overview.js";
 import { tracksOf } from "../../crates/report/page/tracks.js";
-import { merge, nameOf } from "../../crates/report/page/tree.js";
+import { Forest } from "../../crates/report/page/forest.js";
+import { Tree, nameOf } from "../../crates/report/page/tree.js";
 import { layWaits, waitEvents, waitLists, wakerOf } from "../../crates/report/page/waits.js";
 import { CPU, FAULT, WAIT, page, state } from "./side.mjs";
 
@@ -150,7 +151,8 @@ test("of several samples in a pixel one is drawn, and their number is known", ()
 
 test("the path of a frame is found in another tree", () => {
   const [side] = stacks.sides, { lane } = laid(100);
-  const tree = merge(stacks, { ...choose(stacks, side, state()), weight: Float64Array.of(0, 0, 1, 0, 0) }, state({ root: "none" }));
+  const chosen = { ...choose(stacks, side, state()), weight: Float64Array.of(0, 0, 1, 0, 0) }, rootless = state({ root: "none" });
+  const tree = new Tree(new Forest(stacks, rootless), chosen, rootless);
   const node = lane.node[2];
   assert.equal(nameOf(stacks, tree, sameIn(lane.tree, node, tree, 0).node), "work");
   assert.deepEqual(sameIn(lane.tree, lane.node[0], tree, 0), { node: 1, isWhole: false });

@@ -64,7 +64,7 @@ export function choose(page, side, state) {
   return { side, rows, weight, number, total, samples, unit, isMixed, from, to };
 }
 
-/** Adds up all samples of each row, for the first time. @param {Side} side @returns {{weight: Float64Array, number: Float64Array}} */
+/** Adds up all samples of each row, once. @param {Side} side @returns {{weight: Float64Array, number: Float64Array}} */
 function sumsOfRows(side) {
   if (side.row_sums) return side.row_sums;
   const { sample_row, sample_weight, sample_number, row_stack } = side;

@@ -1,11 +1,11 @@
 // What samples weigh in the tree of all stacks.
 
 import { short } from "./text.js";
-import { Forest } from "./forest.js";
 import { NOTHING } from "./paths.js";
 
 /** @import {Page} from "./data.js" */
 /** @import {Chosen} from "./choose.js" */
+/** @import {Forest} from "./forest.js" */
 /** @import {State} from "./state.js" */
 
 /**
@@ -69,14 +69,6 @@ function withCallees(own, parent) {
   const total = own.slice();
   for (let node = total.length - 1; node > 0; node--) total[parent[node]] += total[node];
   return total;
-}
-
-/**
- * Merges the chosen samples of a recording.
- * @param {Page} page @param {Chosen} chosen @param {State} state @param {Forest} [forest] for this state @returns {Tree}
- */
-export function merge(page, chosen, state, forest = new Forest(page, state)) {
-  return new Tree(forest, chosen, state);
 }
 
 /** Adds up what passed through each node, of some rows. @param {Tree} tree @param {Chosen} chosen of the tree @param {(row: number) => boolean} is @returns {Float64Array} */
