@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Unwind tables of files, as user space has compiled them (crates/format/elf/src/walk_rows.rs).
+ * Unwind tables of files, as user space has compiled them (crates/elf/src/walk_rows.rs).
  *
  *   tables_of_files   file ─► the code that it covers, and the position of its first block
  *   segments          chunks: of positions, one for each block of code, and of rows
@@ -40,7 +40,7 @@ struct {
 	});
 } segments SEC(".maps");
 
-/* A row; the bits are those of `Row::bits` in crates/format/elf/src/walk_rows.rs. */
+/* A row; the bits are those of `Row::bits` in crates/elf/src/walk_rows.rs. */
 #define ROW_PLACE(row) ((__u32)(row))
 #define ROW_CFA(row) ((row) >> 32 & 0x7ffff)
 #define ROW_FP(row) ((row) >> 51 & 0xff)

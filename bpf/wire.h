@@ -78,7 +78,7 @@ enum record_type {
 /* A user frame's address with this bit is that of an instruction that a signal has interrupted. */
 #define FRAME_INTERRUPTED (1ULL << 63)
 
-/* How a row of unwind tables finds the caller; the numbers are those of `RowKind` in crates/format/elf/src/walk_rows.rs. */
+/* How a row of unwind tables finds the caller; the numbers are those of `RowKind` in crates/elf/src/walk_rows.rs. */
 enum row_kind {
 	ROW_UNKNOWN = 0,
 	ROW_SP = 1,
