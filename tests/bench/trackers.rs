@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use icecore_record::face::{check, cli};
+use icecore_record::cli::{args, check};
 use icecore_record::lab::simulate::{MAX_RINGS, capture};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hz = args.next().unwrap_or_else(|| "199".to_owned());
     let seconds = args.next().unwrap_or_else(|| "10".to_owned());
     let line = ["icecore-record", "-a", "-F", &hz, "-d", &seconds, "--ring", "64M"].map(OsString::from);
-    let options = check::options(cli::parse(line).map_err(|code| format!("exit code {code}"))?)?;
+    let options = check::options(args::parse(line).map_err(|code| format!("exit code {code}"))?)?;
     let is_over = AtomicBool::new(false);
     let captured = std::thread::scope(|scope| {
         scope.spawn(|| work_until(&is_over));

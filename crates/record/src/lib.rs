@@ -1,4 +1,4 @@
-//! The recorder: collects raw samples and evidence, and interprets neither.
+//! The recorder: collects raw samples, and what a report needs to name them; interprets neither.
 //!
 //! ```text
 //!  kernel                              main thread      tracker thread        writer thread
@@ -18,17 +18,18 @@
 //! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records |
 //! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
 //! | `track` | events to rows: pure, tested from bytes |
-//! | `evidence` | what a report on another machine needs of the files that were hit |
-//! | `trust` | which processes keep frame pointers, by the unwind tables of their code |
+//! | `collect` | what a report on another machine needs of the files that were hit |
+//! | `frame_pointers` | which processes keep frame pointers, by the unwind tables of their code |
 //! | `threads` | what the three threads do: pump, digest, store |
-//! | [`face`] | what the user sees: command line, output file, first block, summary |
+//! | [`cli`] | what the user sees: command line, output file, first block, summary |
 //! | [`run`] | one recording from start to end |
 //! | `lab` | what benches and fuzz targets in `tests` may reach |
 //!
 //! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms".
 
-mod evidence;
-pub mod face;
+pub mod cli;
+mod collect;
+mod frame_pointers;
 mod kernel;
 #[doc(hidden)]
 pub mod lab;
@@ -39,4 +40,3 @@ mod settings;
 mod sys;
 mod threads;
 mod track;
-mod trust;

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use icecore_record::face::{check, cli, summary};
+use icecore_record::cli::{args, check, summary};
 use icecore_record::run;
 
 fn main() -> ExitCode {
-    let args = match cli::parse(std::env::args_os()) {
+    let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };

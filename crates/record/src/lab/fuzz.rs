@@ -7,8 +7,9 @@ use std::mem::offset_of;
 use icecore_elf::frame_pointers::frames;
 use icecore_elf::{Avma, Layout, static_probes};
 
-use crate::evidence::jit::{Requested, dump, perf_map};
-use crate::evidence::{functions, sections, wanted_rules};
+use crate::collect::jit::{Requested, dump, perf_map};
+use crate::collect::{functions, sections, wanted_rules};
+use crate::frame_pointers;
 use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record, wait_record,
@@ -18,7 +19,6 @@ use crate::machine::build_id;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
 use crate::track::jit::Piece;
-use crate::trust;
 
 /// Decodes a record of the ring; returns true if it is valid.
 pub fn record(bytes: &[u8]) -> bool {
@@ -160,7 +160,7 @@ pub fn functions(file: &[u8]) {
 
 /// Compiles the unwind tables of a file into the form in which the sampler walks by them.
 pub fn tables(file: &[u8]) {
-    trust::check_tables(file);
+    frame_pointers::check_tables(file);
 }
 
 /// Finds JIT code all over the address space, in a perf map and in a jitdump file.

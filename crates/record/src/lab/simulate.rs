@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use icecore_format::records::Cause;
 
-use crate::face::summary::tell;
+use crate::cli::summary::tell;
+use crate::frame_pointers::FramePointers;
 use crate::kernel::events;
 use crate::kernel::sampler::{Sampler, WAYS};
 use crate::kernel::skeleton::types::{
@@ -28,7 +29,6 @@ use crate::threads::counts::Counts;
 use crate::threads::digest::{Digested, Processes, Wishes, digest};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::track::batch::Batch;
-use crate::trust::Trust;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
 const IDS: u32 = 1 << 22;
@@ -69,10 +69,10 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
     let queues = events::open_queues()?;
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
-    let trust = Some(Trust::new(&sampler, false)?);
+    let frame_pointers = Some(FramePointers::new(&sampler, false)?);
     let processes = Processes {
         followed: None,
-        trust,
+        frame_pointers,
         sent_pages: Some(sampler.sent_pages()?),
         kernel_names: sampler.kernel_names(),
     };
@@ -142,7 +142,7 @@ impl Captured {
             for _ in 0..trackers {
                 let (chunks_to, chunks) = sync_channel(WAITING);
                 let processes =
-                    Processes { followed: None, trust: None, sent_pages: None, kernel_names: None };
+                    Processes { followed: None, frame_pointers: None, sent_pages: None, kernel_names: None };
                 pool.push((chunks_to, Tracker::start(scope, chunks, processes, options, &nobody)));
             }
             let tracker_of = |ring: u32| ring as usize % trackers;

@@ -8,8 +8,8 @@ use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
 use icecore_text::quantity;
 
 use super::FAILED;
-use crate::face::output::{Output, Settled};
-use crate::face::summary::{self, Ended};
+use crate::cli::output::{Output, Settled};
+use crate::cli::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
 use crate::settings::{Embed, Event, Options};
 use crate::sys::{child, usage};

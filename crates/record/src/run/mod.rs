@@ -19,10 +19,11 @@ use icecore_format::write::Writer;
 use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
 
-use crate::face::live::{self, Line};
-use crate::face::output::Output;
-use crate::face::session;
-use crate::face::summary;
+use crate::cli::live::{self, Line};
+use crate::cli::output::Output;
+use crate::cli::session;
+use crate::cli::summary;
+use crate::frame_pointers::FramePointers;
 use crate::kernel::events::{self, Opened};
 use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
@@ -35,7 +36,6 @@ use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
 use crate::threads::store;
-use crate::trust::Trust;
 use close::{End, close, with_remedy};
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
@@ -252,12 +252,12 @@ fn processes(
 ) -> anyhow::Result<Processes> {
     let walks_deep = sampler.walker() == Walker::Loop;
     let judges = walks_deep && options.unwind.judges();
-    let trust = judges.then(|| Trust::new(sampler, options.keeps_tables)).transpose()?;
+    let frame_pointers = judges.then(|| FramePointers::new(sampler, options.keeps_tables)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     // Who must not know addresses of the kernel must not know them from names either.
     let kernel_names = if kallsyms::are_hidden() { None } else { sampler.kernel_names() };
-    Ok(Processes { followed, trust, sent_pages, kernel_names })
+    Ok(Processes { followed, frame_pointers, sent_pages, kernel_names })
 }
 
 /// Returns what to embed of the images that are hit.

@@ -90,7 +90,7 @@ impl Stored {
         self.writer.len_bytes()
     }
 
-    /// Returns the skipped files: those that the evidence skipped, and those that the disk refused.
+    /// Returns the skipped files: those that the collector skipped, and those that the disk refused.
     fn left_out(&self, left_out: &[LeftOut]) -> LeftOutV1 {
         let is_told = |image: &&u32| left_out.iter().all(|row| row.image != **image);
         let refused = self.files_refused.iter().filter(is_told);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use icecore_format::records::{CallSite, CallSitesV1, Omission, SymbolsV1, UnwindRulesV1};
 
 use super::{Digest, Wishes};
-use crate::evidence::files::{Carried, Extent};
-use crate::evidence::jit::JitCounts;
-use crate::evidence::{Collected, Evidence};
+use crate::collect::files::{Carried, Extent};
+use crate::collect::jit::JitCounts;
+use crate::collect::{Collected, Collector};
 use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
@@ -33,10 +33,10 @@ pub(crate) struct Embedded {
 }
 
 impl Digest {
-    /// Writes the results of the evidence after sampling has ended.
+    /// Writes the results of the collector after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
-        let Some(mut evidence) = self.evidence.take() else { return Embedded::default() };
-        let Collected { symbols, rules, images, left_out, jit, call_sites, jit_told } = evidence.find();
+        let Some(mut collector) = self.collector.take() else { return Embedded::default() };
+        let Collected { symbols, rules, images, left_out, jit, call_sites, jit_told } = collector.find();
         self.send_jit(&jit);
         self.send_call_sites(&call_sites);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
@@ -50,8 +50,8 @@ impl Digest {
         drop((symbols, rules));
         let files = match wishes.embed {
             Embed::None | Embed::Hits => Carried::default(),
-            Embed::Sections => self.carry(evidence, Extent::Sections, wishes),
-            Embed::All => self.carry(evidence, Extent::Whole, wishes),
+            Embed::Sections => self.carry(collector, Extent::Sections, wishes),
+            Embed::All => self.carry(collector, Extent::Whole, wishes),
         };
         Embedded { functions, images, left_out, jit: jit_told, files }
     }
@@ -70,7 +70,7 @@ impl Digest {
     }
 
     /// Embeds the files. A signal ends only this, even if it is the second one; the next signal aborts the recorder.
-    fn carry(&mut self, evidence: Evidence, extent: Extent, wishes: &Wishes<'_>) -> Carried {
+    fn carry(&mut self, collector: Collector, extent: Extent, wishes: &Wishes<'_>) -> Carried {
         usage::background_priority();
         let Wishes { stop, refused, .. } = wishes;
         let was_asked = stop.swap(false, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Digest {
             }
             self.batches.send(Batch { image_parts, ..Batch::default() }).is_ok()
         };
-        let mut carried = evidence.carry(extent, wishes.max_bytes, &mut put);
+        let mut carried = collector.carry(extent, wishes.max_bytes, &mut put);
         stop.fetch_or(was_asked, Ordering::Relaxed);
         if refused.load(Ordering::Relaxed) {
             let rows = carried.left_out.iter_mut().map(|omitted| &mut omitted.row);

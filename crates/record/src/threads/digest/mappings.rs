@@ -75,17 +75,17 @@ impl Digest {
         }
     }
 
-    /// Notes a mapping, sets its image and mount namespace, and shows its file to the evidence and to the trust.
+    /// Notes a mapping, sets its image and mount namespace, and shows its file to those who collect from it and judge it.
     fn mapped(&mut self, row: Mapping, identity: &Identity) {
         let Mapping { time_ns, tgid, start, len, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
         let image = self.tracker.mapping(row, identity.image(), &identity.path);
         let place = MapFile { tgid, start: Avma(start), end: Avma(start.saturating_add(len)) };
-        if let Some(evidence) = &mut self.evidence {
-            evidence.see(time_ns, image, identity, place);
+        if let Some(collector) = &mut self.collector {
+            collector.see(time_ns, image, identity, place);
         }
-        if let Some(trust) = &mut self.trust {
-            trust.see(image, identity, place);
+        if let Some(frame_pointers) = &mut self.frame_pointers {
+            frame_pointers.see(image, identity, place);
         }
     }
 

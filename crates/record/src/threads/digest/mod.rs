@@ -14,7 +14,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chunk::Chunk;
 use super::counts::Counts;
-use crate::evidence::Evidence;
+use crate::collect::Collector;
+use crate::frame_pointers::FramePointers;
 use crate::kernel::names::KernelNames;
 use crate::kernel::sampler::SentPages;
 use crate::kernel::wire::{self, Event, Report};
@@ -28,7 +29,6 @@ use crate::track::batch::Batch;
 use crate::track::floods::Floods;
 use crate::track::followed::Followed;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
-use crate::trust::Trust;
 use counters::Counting;
 pub(crate) use embed::Embedded;
 use mappings::ReadBudget;
@@ -65,7 +65,7 @@ pub(crate) struct Wishes<'a> {
 pub(crate) struct Processes {
     pub(crate) followed: Option<FxHashSet<u32>>,
     /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
-    pub(crate) trust: Option<Trust>,
+    pub(crate) frame_pointers: Option<FramePointers>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
     pub(crate) sent_pages: Option<SentPages>,
     /// Names kernel functions one by one; `None` if `/proc/kallsyms` must be read.
@@ -84,15 +84,15 @@ pub(crate) fn digest(
     if !wishes.has_stacks {
         usage::lower_priority();
     }
-    let Processes { followed, trust, sent_pages, kernel_names } = processes;
+    let Processes { followed, frame_pointers, sent_pages, kernel_names } = processes;
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         has_file: false,
         identities: Identities::default(),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
-        evidence: (wishes.embed != Embed::None).then(Evidence::new),
-        trust,
+        collector: (wishes.embed != Embed::None).then(Collector::new),
+        frame_pointers,
         sent_pages,
         kernel_names,
         kallsyms: None,
@@ -128,8 +128,8 @@ struct Digest {
     cgroups: Cgroups,
     mounts: Mounts,
     /// `None` with `--embed none`.
-    evidence: Option<Evidence>,
-    trust: Option<Trust>,
+    collector: Option<Collector>,
+    frame_pointers: Option<FramePointers>,
     sent_pages: Option<SentPages>,
     kernel_names: Option<KernelNames>,
     /// Read when the first kernel function needs a name and [`KernelNames`] gives none.
@@ -180,9 +180,9 @@ impl Digest {
         self.followed.event(event);
         self.mounts.event(event);
         self.tracker.event(event);
-        if let (Event::NoTable(missed), Some(trust)) = (event, &mut self.trust) {
-            let held = |image| self.evidence.as_ref()?.file(image);
-            trust.miss(missed, &self.tracker, held);
+        if let (Event::NoTable(missed), Some(frame_pointers)) = (event, &mut self.frame_pointers) {
+            let held = |image| self.collector.as_ref()?.file(image);
+            frame_pointers.miss(missed, &self.tracker, held);
         }
         self.cgroup(event);
     }
@@ -237,12 +237,12 @@ impl Digest {
             count => self.lost(Cause::STACK_SHORTENED, u32::MAX, count),
         }
         let notes = self.tracker.take_notes();
-        if let Some(evidence) = &mut self.evidence {
-            evidence.note(&notes);
+        if let Some(collector) = &mut self.collector {
+            collector.note(&notes);
         }
         let changed = self.tracker.take_changed();
-        if let Some(trust) = &mut self.trust {
-            trust.settle(changed, &self.tracker);
+        if let Some(frame_pointers) = &mut self.frame_pointers {
+            frame_pointers.settle(changed, &self.tracker);
         }
     }
 
@@ -253,11 +253,11 @@ impl Digest {
         batch.counters = self.tracker.take_counters(clock::monotonic_ns(), is_last);
         let (code, counts) = self.tracker.take_hits();
         let (mut jit, mut call_sites) = (Vec::new(), Vec::new());
-        if let Some(evidence) = &mut self.evidence {
-            code.into_iter().for_each(|(image, file_off)| evidence.hit(image, file_off));
-            counts.into_iter().for_each(|(image, hits)| evidence.count(image, hits));
-            jit = evidence.take_jit();
-            call_sites = evidence.take_call_sites();
+        if let Some(collector) = &mut self.collector {
+            code.into_iter().for_each(|(image, file_off)| collector.hit(image, file_off));
+            counts.into_iter().for_each(|(image, hits)| collector.count(image, hits));
+            jit = collector.take_jit();
+            call_sites = collector.take_call_sites();
         }
         // The writer takes batches until this sender is dropped.
         let _ = self.batches.send(batch);

@@ -1,4 +1,4 @@
-//! Notes about processes for [`Evidence`](crate::evidence::Evidence), in the order of time: hits in code that is in no file, and the
+//! Notes about processes for [`Collector`](crate::collect::Collector), in the order of time: hits in code that is in no file, and the
 //! beginnings and ends of address spaces.
 
 use icecore_elf::Avma;

@@ -47,7 +47,7 @@ impl Judge {
     pub(super) fn start() -> std::io::Result<Self> {
         let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
         let (answer, answers) = channel();
-        Builder::new().name("icecore-trust".to_owned()).spawn(move || {
+        Builder::new().name("icecore-judge".to_owned()).spawn(move || {
             for wanted in asked {
                 let judged = wanted.place.open(&wanted.identity).map(|file| judged(&file));
                 if answer.send((wanted.image, judged)).is_err() {

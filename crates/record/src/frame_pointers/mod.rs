@@ -11,7 +11,7 @@
 //! unwind tables is not trusted, except for Go's own code, which keeps frame pointers.
 //!
 //! A verdict contains the number of pages of code that were examined. The sampler compares it with the process's own number, so
-//! code that is mapped later ends the trust at once, before the recorder learns of it.
+//! code that is mapped later ends the verdict at once, before the recorder learns of it.
 
 mod go;
 mod images;
@@ -41,7 +41,7 @@ pub(crate) use tables::check_tables;
 const ENOUGH: f64 = 0.95;
 
 /// Gives verdicts on processes.
-pub(crate) struct Trust {
+pub(crate) struct FramePointers {
     trusted: Trusted,
     of_go: OfGo,
     images: Images,
@@ -58,13 +58,13 @@ pub(crate) struct Trust {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// All of its code, this many pages, keeps frame pointers.
-    Trusted(u64),
+    Keeps(u64),
     /// Some of its code has not been judged.
     Open,
-    NotTrusted,
+    Lacks,
 }
 
-impl Trust {
+impl FramePointers {
     /// Starts the threads that read unwind tables. `keeps` lets what they compile stay on disk for later recordings.
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl Trust {
                 self.of_go.put(tgid, &places.bytes(code));
             }
             match self.verdict(tgid, space) {
-                Verdict::Trusted(pages) => self.trusted.put(tgid, pages),
-                Verdict::NotTrusted => self.trusted.withdraw(tgid),
+                Verdict::Keeps(pages) => self.trusted.put(tgid, pages),
+                Verdict::Lacks => self.trusted.withdraw(tgid),
                 Verdict::Open => {}
             }
             // Whatever the verdict, an image that has not been judged may be a program of Go.
@@ -140,17 +140,17 @@ impl Trust {
 
     fn verdict(&mut self, tgid: u32, space: &Space) -> Verdict {
         if let Some(pages) = self.known.get(&space.version()) {
-            return Verdict::Trusted(*pages);
+            return Verdict::Keeps(*pages);
         }
         let kept = space.images().flatten().map(|image| self.images.keeps(image));
         match kept.min_by_key(|keeps| keeps.map_or(1, |keeps| u8::from(keeps) * 2)) {
             Some(Some(true)) if space.is_complete() => {}
             Some(None) => return Verdict::Open,
-            _ => return Verdict::NotTrusted,
+            _ => return Verdict::Lacks,
         }
         let maps = scan::maps_of(tgid);
         let verdict = look(space, &maps, self.page_bytes, |image| self.images.keeps(image));
-        if let Verdict::Trusted(pages) = verdict {
+        if let Verdict::Keeps(pages) = verdict {
             if self.known.len() >= MAX_TRUSTED {
                 self.known.clear();
             }
@@ -169,11 +169,11 @@ fn look(space: &Space, maps: &[u8], page_bytes: u64, keeps: impl Fn(u32) -> Opti
         let image = space.code(Avma(line.start)).filter(|(_, file_off)| file_off.0 == line.file_off);
         let keeps = image.and_then(|(image, _)| keeps(image));
         if line.is_writable || !(calls_nobody || keeps == Some(true)) {
-            return Verdict::NotTrusted;
+            return Verdict::Lacks;
         }
         bytes += line.end - line.start;
     }
-    if bytes == 0 { Verdict::NotTrusted } else { Verdict::Trusted(bytes / page_bytes) }
+    if bytes == 0 { Verdict::Lacks } else { Verdict::Keeps(bytes / page_bytes) }
 }
 
 #[cfg(test)]

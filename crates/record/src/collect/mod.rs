@@ -45,7 +45,7 @@ const MAX_VDSO_BYTES: u64 = 1 << 20;
 
 /// The images of a recording, and where they were hit.
 #[derive(Debug)]
-pub(crate) struct Evidence {
+pub(crate) struct Collector {
     /// By image id.
     sources: FxHashMap<u32, SymbolSource>,
     /// Offsets in the files of images.
@@ -89,7 +89,7 @@ pub(crate) struct Collected {
     pub(crate) jit_told: JitCounts,
 }
 
-impl Evidence {
+impl Collector {
     pub(crate) fn new() -> Self {
         let (sources, hits, counts) = Default::default();
         let room = Room::new();

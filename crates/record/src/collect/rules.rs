@@ -41,7 +41,7 @@ pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, asked: &[Asked]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::functions::{addresses, layout};
+    use crate::collect::functions::{addresses, layout};
 
     fn found(file: &[u8], offsets: &[u64]) -> Vec<Rule> {
         let Some(layout) = layout(file) else { return Vec::new() };

@@ -3,7 +3,7 @@
 use icecore_format::records::Omission;
 use icecore_text::quantity::{bytes, count, things};
 
-use crate::evidence::files::{Carried, Omitted};
+use crate::collect::files::{Carried, Omitted};
 use crate::threads::digest::Embedded;
 
 /// At most this many files are named; the others are counted.
@@ -77,7 +77,7 @@ fn each(what: &str, files: &[&Omitted], text: impl Fn(&Omitted) -> String) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::jit::JitCounts;
+    use crate::collect::jit::JitCounts;
     use icecore_format::records::LeftOut;
 
     #[test]

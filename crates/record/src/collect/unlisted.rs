@@ -139,8 +139,8 @@ fn entry_len(bytes: &[u8], off: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::functions::fixture::{asked, assembled};
-    use crate::evidence::functions::layout;
+    use crate::collect::functions::fixture::{asked, assembled};
+    use crate::collect::functions::layout;
 
     /// Returns a program with one function of eight bytes at 0x10010; `shared` begins its shared entry in `.debug_frame`, up to
     /// the factors.

@@ -26,9 +26,9 @@ const KEEPING: &str = "1000-3000 r-xp 00000000 fe:00 131 /a\n";
 
 #[test]
 fn pages_of_code_that_keeps_frame_pointers_are_counted() {
-    assert_eq!(verdict(KEEPING), Verdict::Trusted(2));
+    assert_eq!(verdict(KEEPING), Verdict::Keeps(2));
     let data = "5000-6000 rw-p 00000000 fe:00 131 /a\n";
-    assert_eq!(verdict(&[KEEPING, data].concat()), Verdict::Trusted(2));
+    assert_eq!(verdict(&[KEEPING, data].concat()), Verdict::Keeps(2));
 }
 
 #[test]
@@ -36,10 +36,10 @@ fn what_the_kernel_has_mapped_breaks_no_chain_and_is_counted_if_it_is_the_proces
     let vdso = "7ffd00001000-7ffd00003000 r-xp 00000000 00:00 0 [vdso]";
     let uprobes = "7ffd00005000-7ffd00006000 --xp 00000000 00:00 0 [uprobes]";
     let vsyscall = "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]";
-    assert_eq!(verdict(&[KEEPING, vdso, "\n", uprobes, "\n", vsyscall].concat()), Verdict::Trusted(5));
+    assert_eq!(verdict(&[KEEPING, vdso, "\n", uprobes, "\n", vsyscall].concat()), Verdict::Keeps(5));
     // A file can have any name.
     let forged = "7ffd00001000-7ffd00003000 r-xp 00000000 fe:00 9 [vdso]";
-    assert_eq!(verdict(&[KEEPING, forged].concat()), Verdict::NotTrusted);
+    assert_eq!(verdict(&[KEEPING, forged].concat()), Verdict::Lacks);
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn code_that_does_not_keep_them_or_that_nobody_has_judged_is_not_trusted() {
         ("1000-3000 rwxp 00000000 fe:00 131 /a", "code that can be written"),
         ("1000-3000 r-xp 00001000 fe:00 131 /a", "another part of the file than was told"),
     ] {
-        assert_eq!(verdict(&[KEEPING, line].concat()), Verdict::NotTrusted, "{what}");
-        assert_eq!(verdict(line), Verdict::NotTrusted, "{what}");
+        assert_eq!(verdict(&[KEEPING, line].concat()), Verdict::Lacks, "{what}");
+        assert_eq!(verdict(line), Verdict::Lacks, "{what}");
     }
-    assert_eq!(verdict(""), Verdict::NotTrusted, "a process that has ended");
+    assert_eq!(verdict(""), Verdict::Lacks, "a process that has ended");
 }

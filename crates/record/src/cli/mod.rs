@@ -1,7 +1,7 @@
 //! What the user sees: the command line, the file and its first block, and every line on stderr.
 
+pub mod args;
 pub mod check;
-pub mod cli;
 mod event;
 pub(crate) mod live;
 pub(crate) mod output;

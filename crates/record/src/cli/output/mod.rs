@@ -48,7 +48,7 @@ impl Output {
         match &options.output {
             Destination::File(path) => OwnFile::at(path, options.force).map(Self::File),
             Destination::NewFile => {
-                let stem = format!("icecore-{}-{}", crate::face::session::host(), time_now());
+                let stem = format!("icecore-{}-{}", crate::cli::session::host(), time_now());
                 OwnFile::create_named(&stem).map(Self::File)
             }
             Destination::Stdout => {

@@ -126,7 +126,7 @@ fn copy_into(folder: &Path, target: &Path, mut file: &File) -> io::Result<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::output::OwnFile;
+    use crate::cli::output::OwnFile;
     use std::io::Write as _;
 
     /// Returns a file that was kept, with three bytes in it.

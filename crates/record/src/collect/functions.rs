@@ -159,7 +159,7 @@ pub(crate) mod fixture {
     }
 
     /// Requests addresses, as if their offsets were the same.
-    pub(in crate::evidence) fn asked(at: &[u64]) -> Vec<Asked> {
+    pub(in crate::collect) fn asked(at: &[u64]) -> Vec<Asked> {
         at.iter().map(|at| Asked { off: FileOff(*at), at: Svma(*at) }).collect()
     }
 }

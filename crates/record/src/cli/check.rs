@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::cli::{self, Args};
+use super::args::{self, Args};
 use super::probes::{self, Common};
 use super::summary;
 use crate::proc;
@@ -203,7 +203,7 @@ fn check_program(program: &Path) -> anyhow::Result<()> {
         std::env::split_paths(&path).map(|dir| dir.join(program)).collect()
     };
     let exists = candidates.iter().any(|path| path.exists());
-    let hint = cli::no_command(&program.to_string_lossy());
+    let hint = args::no_command(&program.to_string_lossy());
     ensure!(exists, "cannot run `{}`: no such program{hint}", program.display());
     let is_executable = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -13,7 +13,7 @@ use icecore_text::quantity::count;
 use object::read::{ReadCache, ReadRef};
 
 use super::super::event::near;
-use crate::evidence::debug_file;
+use crate::collect::debug_file;
 use crate::settings::{Edge, InFile, Place};
 
 /// The most functions of one event.
@@ -242,7 +242,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::evidence::functions::fixture::assembled;
+    use crate::collect::functions::fixture::assembled;
 
     /// The code begins at 0x10000: a program's first function, `f` with an alias, a part of it, one of C++, one of Go, data.
     const SOURCE: &str = "
