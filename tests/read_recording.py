@@ -2,7 +2,7 @@
 """Reads a recording and prints its blocks and samples as one JSON document.
 
 Written from docs/FORMAT.md alone, to prove that this is enough; the comments name its sections. It shares no
-line with the Rust reader, and tests/tests/python_reader.rs compares what the two say. It needs the package
+line with the Rust reader, and tests/tests/kernel/python_reader compares what the two say. It needs the package
 `zstandard` (Debian: python3-zstandard).
 
 usage: read_recording.py FILE [--scan]      --scan: as if there were no index

@@ -1,4 +1,4 @@
-// The browser of this machine, driven by the packages that tests/tests/page.rs installs.
+// The browser of this machine, driven by the packages that tests/tests/page/main.rs installs.
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -22,7 +22,7 @@ import { sumsOf } from "../../crates/report/page/sums.js";
 
 /** The modules of the page. */
 export const MODULES = join(ROOT, "crates/report/page");
-// tests/tests/page.rs says where these are; without it, they are where it left them.
+// tests/tests/page/main.rs says where these are; without it, they are where it left them.
 const RECORDINGS = process.env.ICECORE_PAGE_RECORDINGS ?? join(ROOT, "target/tmp/page");
 export const REPORT = process.env.ICECORE_REPORT ?? join(ROOT, "target/debug/icecore-report");
 

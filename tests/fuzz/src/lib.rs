@@ -13,6 +13,8 @@
 
 pub mod draft;
 pub mod drive;
+#[cfg(test)]
+mod findings;
 pub mod memory;
 pub mod mutate;
 mod scratch;

@@ -1,6 +1,6 @@
 //! Compares the differential flame graph with its snapshot.
 //!
-//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden_diff_flame` rewrites `tests/golden/diff_flame.snap`.
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test sim -- golden_diff_flame::` rewrites `tests/golden/diff_flame.snap`.
 
 use icecore_report::views::diff::flame::{Picture, draw};
 
@@ -32,7 +32,7 @@ app;main;modern 40\napp;libx.so.2+0x99 60",
     let svg = String::from_utf8(svg).expect("UTF-8");
     // A line per frame is easier to read in a snapshot.
     let svg = svg.replace("<g><title>", "\n<g><title>").replace("<svg ", "\n<svg ");
-    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+    insta::with_settings!({ snapshot_path => "../../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!("diff_flame", svg);
     });
 }

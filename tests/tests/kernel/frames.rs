@@ -1,6 +1,5 @@
 //! The report shows no guess as a fact: frames that a signal has interrupted, registers that hold numbers, unwind tables only in
 //! `.debug_frame`, and false stack roots, in programs with known stacks, through real eBPF.
-#![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,9 +1,10 @@
 //! What fuzzing found, and what should have held.
 
 use icecore_format::read::Recording;
-use icecore_fuzz::draft;
 use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::{Builder, START_NS};
+
+use crate::draft;
 
 #[test]
 fn damage_lies_in_the_file() {

@@ -1,7 +1,7 @@
 //! Compares `depth` and `timeline` of synthetic recordings with their snapshots, as text and as JSON, at one and at several
 //! threads.
 //!
-//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden_time` rewrites `tests/golden/`.
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test sim -- golden_time::` rewrites `tests/golden/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

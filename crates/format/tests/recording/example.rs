@@ -40,7 +40,7 @@ impl Payload for Hello {
 
 /// The bytes of the dump in §7: three digits of offset, then pairs of digits up to the comment.
 fn documented() -> Vec<u8> {
-    let text = include_str!("../../../docs/FORMAT.md");
+    let text = include_str!("../../../../docs/FORMAT.md");
     let section = text.split("## 7.").nth(1).expect("it has a section 7");
     let mut bytes = Vec::new();
     for line in section.lines() {

@@ -1,6 +1,6 @@
 //! `diff` and `trend` of synthetic recordings, as text, Markdown and JSON, at one and at several threads.
 //!
-//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden_diff` rewrites `tests/golden/`.
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test sim -- golden_diff::` rewrites `tests/golden/`.
 //!
 //! | room | what it checks |
 //! |---|---|

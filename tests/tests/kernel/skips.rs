@@ -1,6 +1,5 @@
 //! Frame-pointer walks skip callers, and stacks hold words that only look like return addresses: the report shows correct frames, or
 //! marks the stack as incomplete. Programs with known stacks, through real eBPF.
-#![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

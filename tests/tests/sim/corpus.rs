@@ -3,7 +3,7 @@
 //!
 //! Views may show more than they did then (docs/JSON.md), and may describe damage in other words.
 //!
-//! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test corpus` rewrites the recordings of this version and the
+//! `ICECORE_REWRITE_CORPUS=1 cargo test -p icecore-tests --test sim -- corpus::` rewrites the recordings of this version and the
 //! outputs. That is right only before they are released: those that `tests/corpus/released` lists are
 //! never rewritten. When a released recording cannot be read any more, repair the reader. When the layout of a payload
 //! changes after a release, it is a new version of its kind, and gets a recording with a new name.

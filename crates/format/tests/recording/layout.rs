@@ -14,7 +14,7 @@ use icecore_format::records::{
 };
 
 /// The document.
-const FORMAT: &str = include_str!("../../../docs/FORMAT.md");
+const FORMAT: &str = include_str!("../../../../docs/FORMAT.md");
 
 /// A root struct: its fields with their offsets, and its size.
 #[derive(Debug, PartialEq, Eq)]

@@ -101,7 +101,7 @@ fn what_is_compact_can_be_compacted_cut_and_merged_again() {
 }
 
 #[test]
-fn real_stacks_are_the_same_and_take_a_fraction_of_the_room() {
+fn root_real_stacks_are_the_same_and_take_a_fraction_of_the_room() {
     if !has_ebpf() {
         return;
     }

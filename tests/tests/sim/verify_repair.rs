@@ -1,6 +1,6 @@
 //! `verify`, `repair` and `info --sizes`: `verify` finds all damage, `repair` keeps all whole blocks, and `info` accounts for all bytes.
 //!
-//! `INSTA_UPDATE=always cargo test -p icecore-tests --test verify_repair` rewrites the goldens.
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test sim -- verify_repair::` rewrites the goldens.
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ impl Folder {
             assert_eq!(outputs[0], outputs[1], "{args:?}: output depends on the number of threads");
             let (code, out, err) = &outputs[0];
             assert_eq!((*code, err.as_str()), (expected, ""), "{args:?}");
-            insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::with_settings!({ snapshot_path => "../../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(name, out);
             });
         }

@@ -138,7 +138,7 @@ fn times_count_from_the_earliest_start() {
 #[test]
 fn the_first_screen_names_all_hosts() {
     let dir = two();
-    insta::with_settings!({ snapshot_path => "../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
+    insta::with_settings!({ snapshot_path => "../../golden", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!("merged_summary", text(dir.path(), "DIR/ab"));
         insta::assert_snapshot!("merged_process", text(dir.path(), "top DIR/ab --by process"));
         insta::assert_snapshot!("merged_host", text(dir.path(), "top DIR/ab --by host"));

@@ -1,9 +1,7 @@
 //! Compares `tests/read_recording.py`, a reader that was written from docs/FORMAT.md alone, with `icecore-report`: so the
 //! document is sufficient and right.
 
-mod python_reader {
-    pub(crate) mod held;
-}
+mod held;
 
 use std::path::Path;
 
@@ -19,8 +17,6 @@ use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, has_ebpf, python, report, target, text};
 use icecore_tests::synthetic::{Builder, PERIOD_NS, START_NS, session, story};
 use serde_json::{Value, json};
-
-use python_reader::held;
 
 /// Returns the output of the Python reader for a file; `None` if it cannot run here.
 fn told_by_python(path: &Path, options: &[&str]) -> Option<Value> {
@@ -94,7 +90,7 @@ fn repaired(mut sample: Value, like: &Value) -> Value {
 
 #[test]
 fn python_has_every_kind() {
-    let script = include_str!("../read_recording.py");
+    let script = include_str!("../../../read_recording.py");
     let kinds = (1..).map(|number| Kind(number).name()).take_while(|name| !name.starts_with("kind_"));
     for kind in kinds {
         assert!(script.contains(&format!("\"{kind}\"")), "`KINDS` of read_recording.py lacks `{kind}`");

@@ -1,6 +1,6 @@
 //! Every view of the synthetic recordings, as text and as JSON, at one and at several threads.
 //!
-//! `INSTA_UPDATE=always cargo test -p icecore-tests --test golden` rewrites `tests/golden/`.
+//! `INSTA_UPDATE=always cargo test -p icecore-tests --test sim -- golden::` rewrites `tests/golden/`.
 
 use std::path::Path;
 
@@ -322,7 +322,7 @@ fn an_empty_recording_divides_by_nothing() {
 
 #[test]
 fn the_pages_have_every_command() {
-    let (page, json) = (include_str!("../../docs/COMMANDS.md"), include_str!("../../docs/JSON.md"));
+    let (page, json) = (include_str!("../../../docs/COMMANDS.md"), include_str!("../../../docs/JSON.md"));
     for command in commands() {
         assert!(
             json.contains(&format!("\n## `icecore.{command}/")),

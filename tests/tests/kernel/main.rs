@@ -1,0 +1,47 @@
+//! Tests through real eBPF: programs whose stacks, times or counts are known are recorded on this machine.
+//!
+//! The name of a test that needs eBPF begins with `root_`. The other tests here compare made-up recordings in the same way.
+
+mod builds;
+mod cache;
+mod callers;
+mod cgroups;
+mod compact;
+mod counters;
+mod cpu_time;
+mod crash;
+mod debug_files;
+mod depth;
+mod diff;
+mod embed;
+mod embed_files;
+#[cfg(target_arch = "x86_64")]
+mod frames;
+mod go;
+mod guesses;
+mod import;
+mod jit;
+mod jit_lines;
+mod made;
+mod mounts;
+mod neighbours;
+mod own_output;
+mod pack;
+mod pipes;
+mod places;
+mod probes;
+mod python_reader;
+mod queues;
+mod refusals;
+mod returns;
+mod running;
+#[cfg(target_arch = "x86_64")]
+mod skips;
+mod steering;
+mod storms;
+mod timeline;
+mod trust;
+mod truth;
+mod unwinding;
+mod waits;
+mod walks;
