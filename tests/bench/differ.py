@@ -30,6 +30,7 @@ from compare import measured
 
 RECORD = ["perf", "record", "-q", "--buildid-mmap", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,16384"]
 POSTGRES = Path("/usr/lib/postgresql")
+COMPILER = subprocess.run(["g++", "-print-prog-name=cc1plus"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 PYTHON = """
 import collections, json, re, time
 end = time.time() + 6
@@ -125,6 +126,10 @@ WORKLOADS = {
         data, "sh", "-c", f"for i in 1 2 3 4; do rustc -O --edition 2021 {source(folder, 'w.rs', RUST)} -o {folder}/w; done"),
     "git": record_git,
     "postgres": record_postgres,
+    # Started by perf itself, for which perf finds all unwind tables.
+    "cc1plus": lambda folder, data: record(
+        data, "-F", "4999", "--", COMPILER, "-quiet", "-O2", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE",
+        source(folder, "w.cpp", CXX), "-o", "/dev/null"),
 }
 
 
