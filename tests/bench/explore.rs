@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use icecore_format::read::Recording;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::stacks::hits::{Apart, WaitsApart};
 use icecore_report::analysis::explore::call_tree::{CallTree, Direction, Ground};
 use icecore_report::analysis::explore::filters::{Filters, Matching, Subject, Verb};
 use icecore_report::analysis::explore::{Explorer, Owners};
-use icecore_report::profile::pipeline::Loaded;
-use icecore_report::stacks::hits::{Apart, WaitsApart};
 use icecore_symbolize::image::Search;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let apart = Apart { threads, events, moments, waits: WaitsApart::Rows, ..Apart::default() };
     let timed = Timed::now();
     let loaded = Loaded::new(path, &recording, Default::default(), Default::default(), &search, apart);
-    let named = loaded.name(&search, None, false);
+    let named = loaded.name(&search, None, &icecore_profile::watch::Unwatched);
     let report = loaded.report(&named.located, named.names);
     let profile = &report.profile;
     timed.print("load");

@@ -2,10 +2,8 @@
 //!
 //! | room | what lives there |
 //! |---|---|
-//! | [`base`] | what every room stands on: hash tables, files that are written, text for people |
-//! | [`recording`] | a recording as tables: opened, checked, filtered; address spaces and cgroups at any moment |
-//! | [`stacks`] | samples as stacks of locations: counted, unwound, checked against the code |
-//! | [`profile`] | stacks with names; the pipeline from a file to a profile |
+//! | `base` | files that are written, progress, words of other profilers |
+//! | [`input`] | files and pipes that were typed |
 //! | [`analysis`] | what profiles say: over time, against each other, of themselves |
 //! | [`listing`] | the source and the instructions of functions, and how often samples hit them |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
@@ -18,15 +16,13 @@
 //! function of its input, keeps no state and gives the same bytes for any number of threads.
 
 pub mod analysis;
-pub mod base;
+mod base;
 pub mod cli;
 pub mod edit;
+pub mod input;
 pub mod listing;
-pub mod profile;
-pub mod recording;
 pub mod run;
 pub mod serve;
-pub mod stacks;
 pub mod views;
 
 pub use run::{Streams, run};

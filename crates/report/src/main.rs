@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
-use icecore_report::profile::cache::Cache;
+use icecore_profile::named::cache::Cache;
 use icecore_report::{Streams, run};
 
 fn main() -> ExitCode {

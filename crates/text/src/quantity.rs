@@ -97,6 +97,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
+/// Divides; returns 0 if the divisor is 0.
+pub fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

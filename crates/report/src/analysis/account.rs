@@ -14,11 +14,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::analysis::asked::{self, Asked};
-use crate::base::map::Map;
-use crate::profile::pipeline::Loaded;
-use crate::recording::events::Meaning;
-use crate::recording::load::parts::Parts;
-use crate::stacks::hits::Selection;
+use icecore_profile::map::Map;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::events::Meaning;
+use icecore_profile::recording::load::parts::Parts;
+use icecore_profile::stacks::hits::Selection;
 
 /// A difference of so many standard deviations is not chance: 1 of 16,000.
 const DEVIATIONS: f64 = 4.0;
@@ -273,7 +273,8 @@ fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), ThreadAccount>) -> Sam
         let mut sums = Sampled::default();
         let clock = tables.parts.clock(tables.parts.of(entry));
         // The stage that counts samples reports damaged blocks.
-        let samples = crate::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten();
+        let samples =
+            icecore_profile::recording::load::samples(loaded.recording, tables, entry).into_iter().flatten();
         for sample in samples.filter(|sample| Some(sample.event) == clock) {
             let task = tables.task(sample.task);
             let id = (task.tgid, task.tid);

@@ -1,9 +1,9 @@
 //! Sums the weight of groups of samples, slice by slice.
 
-use crate::base::map::Map;
-use crate::profile::{Amount, Profile};
-use crate::recording::spans::Slices;
-use crate::stacks::hits::Cell;
+use icecore_profile::map::Map;
+use icecore_profile::named::{Amount, Profile};
+use icecore_profile::recording::spans::Slices;
+use icecore_profile::stacks::hits::Cell;
 
 /// What assigns a sample to groups; groups are numbers.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ fn add_stacks(profile: &Profile, each: u32, groups: &[u32], wanted: &[u32], sums
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     #[test]
     fn groups_are_added_up_slice_by_slice() {

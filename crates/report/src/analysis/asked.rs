@@ -3,7 +3,7 @@
 use icecore_format::records::{EventV1, SessionV1};
 use icecore_text::clean::clean;
 
-use crate::recording::events::{Meaning, is_drawn};
+use icecore_profile::recording::events::{Meaning, is_drawn};
 
 /// The largest `--max-depth`.
 const MOST_FRAMES: u32 = 4096;

@@ -9,15 +9,15 @@ use icecore_format::records::{StackRepair, WalkEnd};
 use icecore_symbolize::image::Finder;
 use serde::Serialize;
 
-use crate::base::map::Map;
-use crate::base::ratio;
-use crate::base::shorten::fitted;
-use crate::base::term::quantity::{count, percent};
-use crate::profile::names::{Names, name};
-use crate::profile::pipeline::Loaded;
-use crate::stacks::hits::{Hit, Key};
-use crate::stacks::locate::{CodeLocation, Located, Locator, locate, steps};
-use crate::stacks::repair::Disagreement;
+use icecore_profile::map::Map;
+use icecore_profile::named::names::{Names, name};
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::stacks::hits::{Hit, Key};
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, locate, steps};
+use icecore_profile::stacks::repair::Disagreement;
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{count, percent};
+use icecore_text::shorten::fitted;
 
 /// The most disagreements that are listed.
 const LISTED: usize = 8;

@@ -1,8 +1,8 @@
 //! What samples of CPU time tell, and those of no other event.
 
-use crate::profile::pipeline::Report;
-use crate::recording::events::{Meaning, is_drawn};
-use crate::stacks::hits::SeenEvent;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::events::{Meaning, is_drawn};
+use icecore_profile::stacks::hits::SeenEvent;
 
 /// Returns how many samples were taken in a second of CPU time; `None` if no sample stands for CPU time.
 pub(crate) fn achieved_hz(report: &Report<'_>) -> Option<f64> {

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use icecore_format::records::{Change, Counter, Growth, Owner, Task};
 
-use crate::base::map::Map;
-use crate::recording::load::Tables;
-use crate::stacks::hits::Selection;
+use icecore_profile::map::Map;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::stacks::hits::Selection;
 
 /// The counters of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,8 +15,8 @@ pub use recursion::{Recursing, recursing};
 
 use icecore_format::records::WalkEnd;
 
-use crate::profile::names::Side;
-use crate::profile::{Profile, ProfileRow};
+use icecore_profile::named::names::Side;
+use icecore_profile::named::{Profile, ProfileRow};
 
 /// The most frames of the kernel's own walks, which do not report truncation.
 ///
@@ -117,7 +117,7 @@ pub fn path(profile: &Profile, stack: u32, side: Side) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Taken, fixture};
+    use icecore_profile::named::{Taken, fixture};
 
     #[test]
     fn each_side_counts_its_own_frames_and_nobody_inlined_ones() {

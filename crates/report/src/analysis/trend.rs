@@ -11,10 +11,10 @@ use crate::analysis::compare::noise::{Draws, SEED, SLICES};
 use crate::analysis::compare::series::{GroupWeight, Series, whole};
 use crate::analysis::compare::{Metric, Point, RecordingFacts, facts, point};
 use crate::analysis::matching;
-use crate::base::map::Interned;
-use crate::profile::names::Names;
-use crate::profile::pipeline::Report;
-use crate::profile::{Amount, groups};
+use icecore_profile::map::Interned;
+use icecore_profile::named::names::Names;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Amount, groups};
 
 /// Lighter rows are skipped, unless requested by name.
 const LEAST_SHARE: f64 = 0.0005;

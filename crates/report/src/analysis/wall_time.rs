@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::Amount;
-use crate::profile::pipeline::Report;
-use crate::recording::events::Meaning;
-use crate::stacks::waits::kinds::{Kinds, WaitKind};
+use icecore_profile::named::Amount;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::events::Meaning;
+use icecore_profile::stacks::waits::kinds::{Kinds, WaitKind};
 
 /// The time that threads lived, by what they did. Threads without any sample are not among them.
 #[derive(Debug, Clone, PartialEq, Eq)]

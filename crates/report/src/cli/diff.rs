@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Select, Sort};
 use crate::analysis::compare::By as DiffBy;
-use crate::recording::filter::Moment;
+use icecore_profile::recording::filter::Moment;
 
 /// `diff`
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub struct Diff {
     #[arg(long, value_name = "C..D", requires = "slice")]
     pub against: Option<Stretch>,
     /// Show rows of this kind: function, line, image, process, thread or stack
-    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true, value_parser = diff_by())]
     pub by: DiffBy,
     /// Compare self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
@@ -131,7 +131,7 @@ impl Diff {
 /// How many percent of the reported changes may be chance, unless the user says it.
 const FALSE_DISCOVERIES: f64 = 5.0;
 
-words!(DiffBy {
+words!(diff_by: DiffBy {
     Function: "function",
     Line: "line",
     Image: "image",

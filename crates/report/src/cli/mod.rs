@@ -1,18 +1,14 @@
 //! Defines options that several commands have, and the arguments of commands that do not show the samples of one recording.
 
-/// Gives the values of an enum of another room their names on the command line.
+/// Makes a parser for the values of an enum of another package.
 macro_rules! words {
-    ($type:ty { $($value:ident: $word:literal),+ $(,)? }) => {
-        impl clap::ValueEnum for $type {
-            fn value_variants<'a>() -> &'a [Self] {
-                &[$(Self::$value),+]
-            }
-
-            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-                Some(clap::builder::PossibleValue::new(match self {
-                    $(Self::$value => $word),+
-                }))
-            }
+    ($parser:ident: $type:ty { $($value:ident: $word:literal),+ $(,)? }) => {
+        pub(crate) fn $parser() -> impl clap::builder::TypedValueParser<Value = $type> {
+            use clap::builder::TypedValueParser as _;
+            clap::builder::PossibleValuesParser::new([$($word),+]).map(|word| match &*word {
+                $($word => <$type>::$value,)+
+                _ => unreachable!("bug: the parser accepts only its words"),
+            })
         }
     };
 }
@@ -35,6 +31,7 @@ pub use lookup::Lookup;
 pub use serve::Serve;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};
+pub(crate) use words::root;
 pub use words::{Owner, Sort, Weight, folder, share_percent};
 
 /// Options of every command.

@@ -6,10 +6,10 @@ use clap::Args;
 use regex::Regex;
 
 use super::Lookup;
-use crate::base::term::path::word;
-use crate::profile::Patterns;
-use crate::recording::events::EventChoice;
-use crate::recording::filter::{Cpus, Filter, Moment, Sides};
+use icecore_profile::named::Patterns;
+use icecore_profile::recording::events::EventChoice;
+use icecore_profile::recording::filter::{Cpus, Filter, Moment, Sides};
+use icecore_text::path::word;
 
 /// The recording, and which samples of it.
 #[derive(Debug, Default, Args)]

@@ -34,7 +34,7 @@ pub struct Trend {
     #[arg(long, short = 'n', visible_alias = "rows", value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Show rows of this kind: function, image, process or thread
-    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", default_value = "function", hide_possible_values = true, value_parser = trend_by())]
     pub by: TrendBy,
     /// Follow self or total
     #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
@@ -54,7 +54,7 @@ pub struct Trend {
     pub select: Select,
 }
 
-words!(TrendBy { Function: "function", Image: "image", Process: "process", Thread: "thread" });
+words!(trend_by: TrendBy { Function: "function", Image: "image", Process: "process", Thread: "thread" });
 
 /// The order of recordings.
 #[derive(Debug, Clone, PartialEq, Eq)]

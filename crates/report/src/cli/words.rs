@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::profile::tree::Root;
+use icecore_profile::named::tree::Root;
 
 /// The weight of a function that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,4 +54,4 @@ pub fn folder(text: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err("this is no folder".to_owned()) }
 }
 
-words!(Root { Process: "process", Thread: "thread", None: "none" });
+words!(root: Root { Process: "process", Thread: "thread", None: "none" });

@@ -13,15 +13,15 @@ use serde::Serialize;
 use super::cut::{damage, left_out_text};
 use super::excerpt::redact::Redaction;
 use super::excerpt::{Contents, Excerpt};
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, count, percent, things};
-use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::profile::pipeline::Loaded;
-use crate::recording::input;
-use crate::recording::load::Skipped;
+use crate::input;
 use crate::views::DamageRow;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::load::Skipped;
 use icecore_symbolize::image::Search;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, percent, things};
+use icecore_text::{Page, Style};
 
 /// The result, for people and `--json`.
 #[derive(Debug, Serialize)]

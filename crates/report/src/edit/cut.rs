@@ -9,16 +9,16 @@ use icecore_format::read::Damage;
 use serde::Serialize;
 
 use super::excerpt::{Contents, Excerpt, Excerpted};
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, count, things};
-use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::recording::cgroups::Cgroups;
-use crate::recording::input;
-use crate::recording::load::{Skipped, clean, load};
-use crate::recording::spaces::Spaces;
-use crate::stacks::hits::Selection;
+use crate::input;
 use crate::views::DamageRow;
+use icecore_profile::recording::cgroups::Cgroups;
+use icecore_profile::recording::load::{Skipped, clean, load};
+use icecore_profile::recording::spaces::Spaces;
+use icecore_profile::stacks::hits::Selection;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, things};
+use icecore_text::{Page, Style};
 
 /// The result, for people and `--json`.
 #[derive(Debug, Serialize)]

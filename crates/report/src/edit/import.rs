@@ -40,13 +40,13 @@ use std::time::UNIX_EPOCH;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::base::term::path::shown;
-use crate::base::term::progress::Progress;
-use crate::base::term::quantity::{bytes, count, things};
-use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::recording::input;
+use crate::input;
 use crate::views::DamageRow;
+use icecore_profile::watch::Watch;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, things};
+use icecore_text::{Page, Style};
 use jit::RecordedAt;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
@@ -82,7 +82,7 @@ struct NotImported {
 ///
 /// # Errors
 /// If the file cannot be opened or is no perf.data file, or the output cannot be written.
-pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported> {
+pub fn import(options: &cli::Import, watch: &dyn Watch) -> anyhow::Result<Imported> {
     let cannot = || format!("cannot import `{}`", options.file.display());
     let file = input::open_perf_data(&options.file).with_context(cannot)?;
     let changed_unix_ns = changed(&file);
@@ -98,14 +98,14 @@ pub fn import(options: &cli::Import, progress: bool) -> anyhow::Result<Imported>
     let (counts, file_bytes) = super::write(&options.output, &[&options.file], |writer| {
         ids::append(writer, &session)?;
         write::world(writer, &world)?;
-        let progress = Progress::of("importing samples", data.samples.len() as u64, progress);
+        watch.begin("importing samples", data.samples.len() as u64);
         let when = RecordedAt {
             host: &data.features.host,
             began: session.start_unix_ns,
             ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },
         };
-        let counts = Samples::new(&data, &world, &functions).write(writer, when, &|done| progress.tick(done));
-        progress.finish();
+        let counts = Samples::new(&data, &world, &functions).write(writer, when, &|done| watch.tick(done));
+        watch.end();
         let counts = counts.with_context(cannot)?;
         write::end(writer, &world, &counts)?;
         Ok(counts)

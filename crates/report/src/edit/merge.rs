@@ -13,14 +13,14 @@ use icecore_format::records::{Cause, Loss, LossesV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, things};
-use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::recording::input;
-use crate::recording::load::damage;
-use crate::recording::load::parts::MAX_PARTS;
+use crate::input;
 use crate::views::DamageRow;
+use icecore_profile::recording::load::damage;
+use icecore_profile::recording::load::parts::MAX_PARTS;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, things};
+use icecore_text::{Page, Style};
 
 /// The result, for people and `--json`.
 #[derive(Debug, Serialize)]

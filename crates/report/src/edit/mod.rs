@@ -28,9 +28,10 @@ use anyhow::{Context as _, anyhow, bail};
 use icecore_format::records::{EventV1, NamesV1, SessionV1};
 use icecore_format::write::Writer;
 
-use crate::base::{output, random_uuid};
+use crate::base::output;
 use crate::cli;
-use crate::profile::found::Draft;
+use icecore_profile::named::found::Draft;
+use icecore_profile::random_uuid;
 
 /// Only the owner may read a recording: it reveals what ran here.
 const MODE: u32 = 0o600;

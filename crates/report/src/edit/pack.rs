@@ -15,24 +15,24 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 
 use super::append_names;
-use crate::base::map::Map;
-use crate::base::term::Page;
-use crate::base::term::path::shown;
-use crate::base::term::progress::Progress;
-use crate::base::term::quantity::{bytes, count, percent, things};
 use crate::cli;
+use crate::input;
 use crate::listing::source::SourceFinder;
-use crate::profile::found::{Draft, NameIndex};
-use crate::profile::names::find_out;
-use crate::profile::pipeline::Loaded;
-use crate::recording::input;
-use crate::recording::load::Tables;
-use crate::recording::sources::StoredSources;
-use crate::stacks::hits::Hits;
-use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
+use icecore_profile::map::Map;
+use icecore_profile::named::found::{Draft, NameIndex};
+use icecore_profile::named::names::find_out;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::recording::sources::StoredSources;
+use icecore_profile::stacks::hits::Hits;
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, locate};
+use icecore_profile::watch::Watch;
 use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Finder, Search};
+use icecore_text::Page;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, percent, things};
 use sources::{FoundSources, SourcesTold};
 
 /// The result, for people and `--json`.
@@ -61,7 +61,7 @@ pub fn pack(
     options: &cli::Pack,
     search: &Search,
     servers: Option<&Settings>,
-    progress: bool,
+    watch: &dyn Watch,
 ) -> anyhow::Result<(Pack, Fetched)> {
     let recording = input::open(&options.file)?;
     let cannot = || format!("cannot pack `{}`", options.file.display());
@@ -75,11 +75,11 @@ pub fn pack(
     let located = locate(&locator, &hits.rows);
     let files = locator.embedded(&recording);
     let finder = Finder { search, embedded: Some(&files) };
-    let fetched = servers.map(|servers| loaded.fetch(&locator, &located, finder, servers, progress));
-    let progress = Progress::begin(located.places.len() as u64, progress);
-    let tick = |done| progress.tick(done);
+    let fetched = servers.map(|servers| loaded.fetch(&locator, &located, finder, servers, watch));
+    watch.begin("naming addresses", located.places.len() as u64);
+    let tick = |done| watch.tick(done);
     let answers = find_out(&located.places, &locator, &finder, &tick, |_, _| true);
-    progress.finish();
+    watch.end();
     let answers = with_earlier(&located.places, &locator, answers);
     let found = options.source.then(|| {
         let stored = StoredSources::new(&recording, tables, |id| locator.image(id));

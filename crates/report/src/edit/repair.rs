@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use super::refuse;
 use crate::base::output;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, count, things};
-use crate::base::term::{Page, Style};
 use crate::cli;
-use crate::recording::repair::{Lost, Plan};
+use icecore_profile::recording::repair::{Lost, Plan};
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, things};
+use icecore_text::{Page, Style};
 
 /// The result, for people and `--json`.
 #[derive(Debug, Serialize)]

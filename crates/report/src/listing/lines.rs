@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::stacks::CountedStacks;
-use crate::base::map::Map;
-use crate::profile::Sum;
-use crate::profile::names::Names;
-use crate::stacks::locate::{CodeLocation, Located};
+use icecore_profile::map::Map;
+use icecore_profile::named::Sum;
+use icecore_profile::named::names::Names;
+use icecore_profile::stacks::locate::{CodeLocation, Located};
 use icecore_symbolize::image::FileOff;
 
 /// A function, its lines and places that samples hit.
@@ -47,7 +47,7 @@ pub struct InlinedSum {
 /// Code of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceSum {
-    /// The image, a position in [`crate::stacks::locate::Locator::images`].
+    /// The image, a position in [`icecore_profile::stacks::locate::Locator::images`].
     pub image: u32,
     /// The offset by which it is looked up.
     pub off: FileOff,

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use super::code::{Code, FunctionCode, NoCode};
 use super::lines::PlaceSum;
 use super::stacks::CountedStacks;
-use crate::profile::Sum;
-use crate::stacks::locate::{CodeLocation, Located};
+use icecore_profile::named::Sum;
+use icecore_profile::stacks::locate::{CodeLocation, Located};
 use icecore_symbolize::image::{FileOff, Finder, Identity};
 
 /// The most stretches that are listed: a function may be inlined into thousands of others.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::recording::sources::{StoredSource, StoredSources};
+use icecore_profile::recording::sources::{StoredSource, StoredSources};
 use icecore_symbolize::image::{FileOff, Finder, Identity};
 use icecore_symbolize::source::{self, Checksums, NoSource, Proof, SourceText};
 use icecore_symbolize::{Wanted, source_checksums};

@@ -1,8 +1,8 @@
 //! Adds up samples by groups of places: instructions, source lines, whatever a listing shows.
 
-use crate::profile::pipeline::Report;
-use crate::profile::{Amount, Sum};
-use crate::stacks::locate::Located;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Amount, Sum};
+use icecore_profile::stacks::locate::Located;
 
 /// The distinct stacks that the filters and patterns select, with their samples.
 #[derive(Debug)]

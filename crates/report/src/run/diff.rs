@@ -13,20 +13,22 @@ use crate::analysis::compare::noise::SLICES;
 use crate::analysis::compare::{Comparison, Options, Sided, Unit, Work, compare};
 use crate::analysis::quality;
 use crate::base::output;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::bytes;
+use crate::base::progress::watch;
 use crate::cli::{CODE, Diff, DiffUnit, Global, Measure, Select, Stretch};
-use crate::profile::pipeline::{Loaded, Named, Report};
-use crate::recording::events::listed;
-use crate::recording::filter::Filter;
-use crate::recording::input;
-use crate::recording::spans::Slicing;
-use crate::stacks::hits::Apart;
+use crate::input;
 use crate::views::diff;
 use crate::views::html::PageCode;
 use crate::views::unmatched::unmatched;
+use icecore_profile::named::pipeline::{Loaded, Named, Report};
+use icecore_profile::recording::events::listed;
+use icecore_profile::recording::filter::Filter;
+use icecore_profile::recording::spans::Slicing;
+use icecore_profile::stacks::hits::Apart;
+use icecore_profile::watch::Watch;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
+use icecore_text::path::shown;
+use icecore_text::quantity::bytes;
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
@@ -112,8 +114,8 @@ fn compared<T>(
         .collect::<anyhow::Result<_>>()?;
     let mut reports: Vec<Report<'_>> = Vec::new();
     for loaded in &loaded {
-        let progress = streams.progress && !global.quiet;
-        reports.push(name(loaded, &search, servers.as_ref(), progress, global, streams));
+        let watch = watch(streams.progress && !global.quiet);
+        reports.push(name(loaded, &search, servers.as_ref(), &*watch, global, streams));
     }
     refuse(&reports)?;
     let sided: Vec<Sided<'_>> =
@@ -195,11 +197,11 @@ fn name<'a>(
     loaded: &'a Loaded<'a>,
     search: &Search,
     servers: Option<&debuginfod::Settings>,
-    progress: bool,
+    watch: &dyn Watch,
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> Report<'a> {
-    let Named { located, names, fetched, trouble } = loaded.name(search, servers, progress);
+    let Named { located, names, fetched, trouble } = loaded.name(search, servers, watch);
     let report = loaded.report(&located, names);
     let warnings = trouble.into_iter().chain(quality::warning(&report));
     let mut screen = screen(global, streams);

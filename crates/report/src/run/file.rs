@@ -4,11 +4,12 @@ use anyhow::Context as _;
 
 use super::newest::named_or_newest;
 use super::{Streams, emit, lookup, screen};
+use crate::base::progress::watch;
 use crate::cli::{self, Global};
-use crate::recording::input;
-use crate::recording::load::outline::outline;
-use crate::recording::verify::verify as check;
+use crate::input;
 use crate::{edit, views};
+use icecore_profile::recording::load::outline::outline;
+use icecore_profile::recording::verify::verify as check;
 
 /// Says what is in a file.
 pub(super) fn info(options: &cli::Info, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
@@ -72,8 +73,8 @@ pub(super) fn cut(options: &cli::Cut, global: &Global, streams: &mut Streams<'_>
 pub(super) fn pack(options: &cli::Pack, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
     let search = lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let progress = streams.progress && !global.quiet;
-    let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), progress)?;
+    let watch = watch(streams.progress && !global.quiet);
+    let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), &*watch)?;
     screen(global, streams).remark(lookup::remarks(&search, servers.as_ref(), &fetched));
     emit(global, streams, &pack, |page| pack.text(page))?;
     Ok(0)
@@ -98,7 +99,7 @@ pub(super) fn import(
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
-    let imported = edit::import::import(options, streams.progress && !global.quiet)?;
+    let imported = edit::import::import(options, &*watch(streams.progress && !global.quiet))?;
     emit(global, streams, &imported, |page| imported.text(page))?;
     Ok(0)
 }

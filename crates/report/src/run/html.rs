@@ -10,18 +10,19 @@ use serde_json::Value;
 use super::{Streams, diff, lookup, screen};
 use crate::analysis::quality;
 use crate::base::output::{self, write_view};
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, things};
+use crate::base::progress::watch;
 use crate::cli::{Global, Html, Select};
-use crate::profile::pipeline::{Loaded, Named, Report};
-use crate::recording::events::EventChoice;
-use crate::recording::filter::Filter;
-use crate::recording::input;
-use crate::stacks::hits::Apart;
+use crate::input;
 use crate::views::Screen;
 use crate::views::flame::file::default_name;
 use crate::views::html::{APART, Page, PageCode, PageSide, page};
 use crate::views::unmatched::unmatched;
+use icecore_profile::named::pipeline::{Loaded, Named, Report};
+use icecore_profile::recording::events::EventChoice;
+use icecore_profile::recording::filter::Filter;
+use icecore_profile::stacks::hits::Apart;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, things};
 
 /// The result of `html`.
 #[derive(Debug, Serialize)]
@@ -128,9 +129,9 @@ pub(super) fn with_page<T>(
     };
     // The page has everything; the verdict above it is that of other views.
     let (all, usual) = (load(true, APART), load(false, Apart::default()));
-    let progress = streams.progress && !global.quiet;
+    let watch = watch(streams.progress && !global.quiet);
     let loaded = || all.iter().chain(&usual);
-    let mut named: Vec<Named> = loaded().map(|it| it.name(&search, servers.as_ref(), progress)).collect();
+    let mut named: Vec<Named> = loaded().map(|it| it.name(&search, servers.as_ref(), &*watch)).collect();
     let names: Vec<_> = named.iter_mut().map(|named| std::mem::take(&mut named.names)).collect();
     let reports = loaded().zip(&named).zip(names).map(|((loaded, Named { located, .. }), names)| Report {
         located: Some(located),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::base::term::quantity::things;
 use crate::cli::Lookup;
-use crate::profile::cache::Cache;
+use icecore_profile::named::cache::Cache;
 use icecore_symbolize::Known;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Search, Symbols, supports_sysroot};
+use icecore_text::quantity::things;
 
 /// Puts together where files are looked for: what was typed, and the debug directory of the system.
 ///

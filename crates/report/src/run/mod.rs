@@ -19,12 +19,12 @@ use clap::Parser;
 use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
-use crate::base::term::Page;
 use crate::cli::{Global, Source, When};
-use crate::profile::cache::Cache;
-use crate::recording::load::clean;
 use crate::views::{self, Screen, Typed};
 use commands::{Cli, Command};
+use icecore_profile::named::cache::Cache;
+use icecore_profile::recording::load::clean;
+use icecore_text::Page;
 
 /// Where output goes, and what is kept.
 pub struct Streams<'a> {

@@ -5,12 +5,13 @@ use clap::Args;
 use super::newest::named_or_newest;
 use super::{Streams, lookup, screen};
 use crate::analysis::quality;
+use crate::base::progress::watch;
 use crate::cli::Global;
-use crate::profile::pipeline::{Loaded, Named, Report};
-use crate::recording::events::EventChoice;
-use crate::recording::input;
+use crate::input;
 use crate::views::unmatched::unmatched;
 use crate::views::{Needs, Shown, Typed, View, events};
+use icecore_profile::named::pipeline::{Loaded, Named, Report};
+use icecore_profile::recording::events::EventChoice;
 
 /// Shows a view; returns the exit code.
 pub(super) fn show<V: View + Args>(
@@ -35,8 +36,8 @@ pub(super) fn show<V: View + Args>(
         input::check_waits(file, &recording, &filter.events)?;
     }
     let loaded = Loaded::new(file, &recording, filter, select.patterns()?, &search, apart);
-    let progress = streams.progress && !global.quiet;
-    let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), progress);
+    let watch = watch(streams.progress && !global.quiet);
+    let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), &*watch);
     let report = Report { located: Some(&located), ..loaded.report(&located, names) };
     let mut screen = screen(global, streams);
     let misleads = if tells_quality { None } else { quality::warning(&report) };

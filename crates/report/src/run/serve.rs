@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use super::html::{PagePart, PageWanted, with_page};
 use super::{Streams, diff};
-use crate::base::term::path::shown;
-use crate::base::term::quantity::things;
 use crate::cli::{Global, Serve};
 use crate::serve::answer::Answers;
 use crate::serve::http::Socket;
 use crate::views::html::PageCode;
+use icecore_text::path::shown;
+use icecore_text::quantity::things;
 
 /// Where the recordings are served.
 #[derive(Debug, Serialize)]

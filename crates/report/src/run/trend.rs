@@ -11,15 +11,16 @@ use crate::analysis::compare::Metric;
 use crate::analysis::compare::noise::SLICES;
 use crate::analysis::trend::By as TrendBy;
 use crate::analysis::trend::{Measured, Options, measure};
-use crate::base::term::quantity::things;
 use crate::cli::{Global, Sort, Trend};
-use crate::profile::pipeline::Loaded;
-use crate::recording::input;
-use crate::recording::spans::Slicing;
-use crate::stacks::hits::Apart;
+use crate::input;
 use crate::views;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::spans::Slicing;
+use icecore_profile::stacks::hits::Apart;
+use icecore_profile::watch::Unwatched;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
+use icecore_text::quantity::things;
 
 /// Shows a trend; returns the exit code.
 pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
@@ -82,7 +83,7 @@ fn recorded(
     };
     let (filter, patterns) = (options.select.filter(), options.select.patterns()?);
     let loaded = Loaded::new(path, &recording, filter, patterns, search, apart);
-    let named = loaded.name(search, servers, false);
+    let named = loaded.name(search, servers, &Unwatched);
     let report = loaded.report(&named.located, named.names);
     if report.profile.whole().weight == 0 {
         let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };

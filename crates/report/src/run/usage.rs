@@ -8,9 +8,9 @@ use clap::error::ErrorKind;
 
 use super::commands::Cli;
 use crate::base::meant::of_others;
-use crate::base::near::nearest;
 use crate::cli::When;
-use crate::recording::load::clean;
+use icecore_profile::recording::load::clean;
+use icecore_text::near::nearest;
 
 /// The text for an error of the parser, and whether it is one: `--help` and `--version` are not.
 pub(super) fn text(error: &clap::Error, args: &[OsString], color: bool) -> (String, bool) {

@@ -22,10 +22,10 @@ mod symbolicate;
 use std::path::PathBuf;
 
 use crate::listing::source::SourceFinder;
-use crate::profile::pipeline::Report;
-use crate::recording::EmbeddedFiles;
-use crate::recording::sources::StoredSources;
-use crate::stacks::locate::{Located, Locator};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::EmbeddedFiles;
+use icecore_profile::recording::sources::StoredSources;
+use icecore_profile::stacks::locate::{Located, Locator};
 use icecore_symbolize::image::Finder;
 
 /// A recording that is served.

@@ -6,10 +6,10 @@ use fxprof_processed_profile::debugid::DebugId;
 use ring::digest::{SHA256, digest};
 
 use super::Served;
-use crate::base::map::Map;
-use crate::profile::names::short;
-use crate::stacks::locate::CodeLocation;
 use icecore_elf::{Machine, Svma};
+use icecore_profile::map::Map;
+use icecore_profile::named::names::short;
+use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::{FileOff, Identity, Layout, hex};
 
 /// An image of a recording whose file is available.

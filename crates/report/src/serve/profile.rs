@@ -11,11 +11,11 @@ use fxprof_processed_profile::{
 
 use super::Served;
 use super::modules::Modules;
-use crate::base::map::Map;
 use crate::listing::stacks::CountedStacks;
-use crate::recording::events::Meaning;
-use crate::recording::load::clean;
-use crate::stacks::locate::CodeLocation;
+use icecore_profile::map::Map;
+use icecore_profile::recording::events::Meaning;
+use icecore_profile::recording::load::clean;
+use icecore_profile::stacks::locate::CodeLocation;
 
 /// Writes the samples of one recording, a position among `recordings`, of the events that other views show.
 ///

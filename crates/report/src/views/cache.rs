@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::base::term::Page;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, things};
-use crate::profile::cache::{Cache, Stats};
+use icecore_profile::named::cache::{Cache, Stats};
+use icecore_text::Page;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, things};
 
 /// The contents of the cache, or what was removed from it.
 #[derive(Debug, Serialize)]

@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::depths::{Depths, entries};
 use crate::cli::{Owner, Select};
-use crate::profile::pipeline::Report;
-use crate::stacks::hits::Apart;
 use crate::views::owners::Owners;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::stacks::hits::Apart;
 use rows::{GroupRow, InterpreterRow, RecursionRow};
 
 /// The arguments of `depth`.

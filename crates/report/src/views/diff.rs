@@ -16,8 +16,8 @@ use crate::analysis::compare::{
     self, Compared, ComparedSide, Comparison, Metric, RecordingFacts, RowKey, SHOWN_AT, Sided, Status, Unit,
     Work,
 };
-use crate::base::term::path::shown;
 use crate::cli::{self, Sort};
+use icecore_text::path::shown;
 
 /// The document.
 #[derive(Debug, Serialize)]

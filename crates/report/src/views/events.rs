@@ -1,10 +1,10 @@
 //! What views say about events: which of them they leave out, and that some cannot be added.
 
-use crate::base::term::quantity::things;
 use crate::cli::Weight;
-use crate::profile::Measure;
-use crate::profile::pipeline::Report;
-use crate::recording::events::{EventChoice, Meaning, listed};
+use icecore_profile::named::Measure;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::events::{EventChoice, Meaning, listed};
+use icecore_text::quantity::things;
 
 /// Says that samples of events with different units were counted, and how to see one of them.
 pub(crate) fn mixed(report: &Report<'_>) -> Option<String> {

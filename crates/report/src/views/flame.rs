@@ -14,16 +14,16 @@ use super::export::{Export, by_extension};
 use super::folded::{Labels, MergedStacks, Shape};
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
-use crate::base::term::Style;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{bytes, count, duration, things, utc};
-use crate::cli::{Select, Weight};
-use crate::profile::pipeline::Report;
-use crate::profile::tree::Root;
-use crate::recording::load::clean;
+use crate::cli::{Select, Weight, root};
 pub use colors::Colors;
 pub(crate) use draw::FONT_WIDTH;
 use draw::{Picture, draw, lines};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::tree::Root;
+use icecore_profile::recording::load::clean;
+use icecore_text::Style;
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, count, duration, things, utc};
 
 /// The arguments of `flame`.
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub weight: Option<Weight>,
     /// Begin stacks with the name of the process, the thread, or none
-    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
     /// Title of the graph
     #[arg(long, value_name = "TEXT")]

@@ -11,13 +11,13 @@ use serde::{Serialize, Serializer};
 
 pub(crate) use self::merged::{Labels, MergedStacks};
 pub(crate) use self::shape::Shape;
-use crate::base::shorten::{fitted, line};
-use crate::base::term::quantity::things;
-use crate::cli::{Select, Weight};
-use crate::profile::Profile;
-use crate::profile::tree::Root;
+use crate::cli::{Select, Weight, root};
 use crate::views::events::weight_of_stacks;
 use crate::views::{Needs, Result, Screen, Shown, View};
+use icecore_profile::named::Profile;
+use icecore_profile::named::tree::Root;
+use icecore_text::quantity::things;
+use icecore_text::shorten::{fitted, line};
 
 /// The arguments of `folded`.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub weight: Option<Weight>,
     /// Begin stacks with the name of the process, the thread, or none
-    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
     /// Leave out the marks after the names of kernel frames and inlined frames
     #[arg(long)]
@@ -153,9 +153,9 @@ const FLUSHED_BYTES: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
-    use crate::profile::names::Side;
-    use crate::profile::tree::Root;
+    use icecore_profile::named::fixture;
+    use icecore_profile::named::names::Side;
+    use icecore_profile::named::tree::Root;
 
     fn lines(profile: &Profile, root: Root, annotate: bool) -> Vec<String> {
         let mut lines = Vec::new();

@@ -11,14 +11,14 @@ use super::{Needs, Result, Screen, Shown, View};
 use crate::analysis::account::Account;
 use crate::analysis::clock::achieved_hz;
 use crate::analysis::quality::{Break, Quality, Verdict, breaks};
-use crate::base::ratio;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{count, duration, percent, things};
-use crate::base::term::{Align, Page, Style, Table};
 use crate::cli::Select;
-use crate::profile::Taken;
-use crate::profile::pipeline::Report;
-use crate::recording::losses::{losses, lost};
+use icecore_profile::named::Taken;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::losses::{losses, lost};
+use icecore_text::path::shown;
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{count, duration, percent, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The arguments of `health`.
 #[derive(Debug, clap::Args)]

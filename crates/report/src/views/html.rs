@@ -22,10 +22,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::profile::pipeline::Report;
-use crate::stacks::hits::{Apart, WaitsApart};
 use crate::views::Result;
 use columns::Columns;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::stacks::hits::{Apart, WaitsApart};
 pub use listing::PageCode;
 use moments::Moments;
 

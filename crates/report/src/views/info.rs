@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use super::DamageRow;
 use super::left_out::LeftOutRow;
-use crate::base::ratio;
-use crate::recording::events::Meaning;
-use crate::recording::load::Tables;
-use crate::recording::losses::losses;
+use icecore_profile::recording::events::Meaning;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::recording::losses::losses;
 use icecore_symbolize::image::Search;
+use icecore_text::quantity::ratio;
 use sizes::SizeRow;
 use sources::SourceRow;
 
@@ -200,7 +200,7 @@ impl ReceiptRow {
 }
 
 impl Info {
-    /// Lists what is in a recording, by its [`outline`](crate::recording::load::outline): payloads are not checked.
+    /// Lists what is in a recording, by its [`outline`](icecore_profile::recording::load::outline): payloads are not checked.
     pub fn new(path: &Path, recording: &Recording, tables: &Tables) -> Self {
         let items = |kind: Kind| {
             let blocks = recording.entries().iter().filter(|entry| entry.header.kind == kind);
@@ -294,7 +294,7 @@ impl SessionRow {
 }
 
 impl UnknownRow {
-    pub(super) fn new(skipped: &crate::recording::load::Skipped) -> Self {
+    pub(super) fn new(skipped: &icecore_profile::recording::load::Skipped) -> Self {
         Self {
             kind: skipped.kind.name(),
             version: skipped.version,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use icecore_format::records::{LeftOut, Omission};
 use serde::Serialize;
 
-use crate::base::term::quantity::{bytes, count};
-use crate::recording::load::Tables;
+use icecore_profile::recording::load::Tables;
+use icecore_text::quantity::{bytes, count};
 
 /// All files of one cause.
 #[derive(Debug, Serialize)]

@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use icecore_format::records::LeftOut;
 use serde::Serialize;
 
-use crate::base::map::Map;
-use crate::base::term::path::shown;
-use crate::profile::Amount;
-use crate::profile::pipeline::Report;
-use crate::recording::load::clean;
-use crate::stacks::locate::Locator;
-use crate::stacks::mounts::Elsewhere;
+use icecore_profile::map::Map;
+use icecore_profile::named::Amount;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::load::clean;
+use icecore_profile::stacks::locate::Locator;
+use icecore_profile::stacks::mounts::Elsewhere;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
+use icecore_text::path::shown;
 
 use super::{Result, Screen, Shown, View, left_out};
 use crate::analysis::asked::Asked;
-use crate::base::ratio;
 use advice::Origin;
 use count::{Lack, Lacks, count};
+use icecore_text::quantity::ratio;
 
 /// The arguments of `missing`.
 #[derive(Debug, clap::Args)]

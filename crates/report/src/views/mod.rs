@@ -31,11 +31,11 @@ use serde::Serialize;
 pub use error::{Error, Result};
 pub use view::{Needs, Screen, Shown, Typed, View};
 
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{count, things, weight};
-use crate::base::term::{Page, Style};
-use crate::profile::Amount;
-use crate::profile::pipeline::Report;
+use icecore_profile::named::Amount;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::path::shown;
+use icecore_text::quantity::{count, things, weight};
+use icecore_text::{Page, Style};
 
 /// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
 fn recorder(version: &str) -> String {

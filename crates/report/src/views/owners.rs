@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::base::map::Interned;
-use crate::base::term::Align;
 use crate::cli;
-use crate::profile::Thread;
-use crate::profile::pipeline::Report;
+use icecore_profile::map::Interned;
+use icecore_profile::named::Thread;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::Align;
 
 /// Processes or threads, and the one to which each thread of the profile belongs.
 pub(super) struct Owners {

@@ -8,13 +8,13 @@ use icecore_format::records::Sample;
 use rayon::prelude::*;
 
 use crate::cli::Select;
-use crate::profile::entry::entries;
-use crate::profile::pipeline::Loaded;
-use crate::stacks::hits::{Apart, Key};
-use crate::stacks::locate::{Locator, steps};
-use crate::stacks::waits::WaitRows;
-use crate::stacks::waits::kinds::Kinds;
 use crate::views::{Needs, Result, Screen, Shown, View};
+use icecore_profile::named::entry::entries;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::stacks::hits::{Apart, Key};
+use icecore_profile::stacks::locate::{Locator, steps};
+use icecore_profile::stacks::waits::WaitRows;
+use icecore_profile::stacks::waits::kinds::Kinds;
 use rows::Lister;
 
 /// The arguments of `samples`.

@@ -16,15 +16,15 @@ use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
 use crate::analysis::clock::achieved_hz;
 use crate::analysis::wall_time::WallTime;
-use crate::base::ratio;
 use crate::cli::{Select, Sort};
-use crate::profile::pipeline::Report;
-use crate::recording::losses::{losses, lost, other_losses};
-use crate::stacks::hits::Apart;
 use crate::views::top::{self, By, Top};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::losses::{losses, lost, other_losses};
+use icecore_profile::stacks::hits::Apart;
+use icecore_text::quantity::ratio;
 
 pub use crate::analysis::quality::{Quality, Verdict};
-use crate::recording::spans::Spans;
+use icecore_profile::recording::spans::Spans;
 use sessions::{alike, labels, notes};
 
 /// The arguments of `summary`.

@@ -12,12 +12,12 @@ use serde::Serialize;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::analysis::activity;
 use crate::cli::{Select, Sort};
-use crate::profile::{Amount, Measure};
-use crate::recording::filter::Moment;
-use crate::recording::spans::{Slices, Slicing, Spans};
-use crate::stacks::hits::Apart;
 use found::ChangeRow;
 use heat::Heat;
+use icecore_profile::named::{Amount, Measure};
+use icecore_profile::recording::filter::Moment;
+use icecore_profile::recording::spans::{Slices, Slicing, Spans};
+use icecore_profile::stacks::hits::Apart;
 use lines::{Line, RowSeries};
 
 /// The arguments of `timeline`.

@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort, share_percent};
-use crate::profile::pipeline::Report;
-use crate::profile::{Amount, Sum};
-use crate::recording::events::EventChoice;
-use crate::stacks::hits::WaitsApart;
 use address::AddressOf;
 use by::SortWord;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Amount, Sum};
+use icecore_profile::recording::events::EventChoice;
+use icecore_profile::stacks::hits::WaitsApart;
 use subject::{Facts, Value};
 use summed::Summed;
 

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
-use crate::base::term::quantity::percent;
-use crate::base::term::{Page, Style};
-use crate::cli::{Select, share_percent};
-use crate::profile::Amount;
-use crate::profile::pipeline::Report;
-use crate::profile::tree::{Label, Limits, Root, Tree, roots};
+use crate::cli::{Select, root, share_percent};
+use icecore_profile::named::Amount;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::tree::{Label, Limits, Root, Tree, roots};
+use icecore_text::quantity::percent;
+use icecore_text::{Page, Style};
 
 /// The arguments of `tree`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
     /// Begin the callees with the name of the process, the thread, or none
-    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
     /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
     #[arg(long)]

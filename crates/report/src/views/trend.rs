@@ -13,11 +13,11 @@ use crate::analysis::changes::{Rule, changes};
 use crate::analysis::compare::Point;
 use crate::analysis::trend::By as TrendBy;
 use crate::analysis::trend::{Measured, TrendKey};
-use crate::base::term::path::shown;
 use crate::cli::{self, Sort};
-use crate::recording::filter::Moment;
-use crate::recording::load::clean;
 use crate::views::Result;
+use icecore_profile::recording::filter::Moment;
+use icecore_profile::recording::load::clean;
+use icecore_text::path::shown;
 
 /// The highest probability that recordings without a change show any change.
 const FALSE_ALARMS: f64 = 0.05;

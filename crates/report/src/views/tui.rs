@@ -26,15 +26,15 @@ use super::owners::{OwnerName, Owners};
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::analysis::explore::{self, Explorer};
 use crate::analysis::quality::{Quality, Verdict};
-use crate::base::term::path::shown;
-use crate::base::term::quantity::things;
 use crate::cli::{Owner, Select};
-use crate::profile::pipeline::Report;
-use crate::recording::events::{EventChoice, Meaning};
-use crate::recording::losses::{lost, other_losses};
-use crate::recording::spans::Spans;
-use crate::stacks::hits::{Apart, WaitsApart};
 use app::App;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::events::{EventChoice, Meaning};
+use icecore_profile::recording::losses::{lost, other_losses};
+use icecore_profile::recording::spans::Spans;
+use icecore_profile::stacks::hits::{Apart, WaitsApart};
+use icecore_text::path::shown;
+use icecore_text::quantity::things;
 
 /// The arguments of `tui`.
 #[derive(Debug, clap::Args)]

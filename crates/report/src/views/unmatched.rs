@@ -6,17 +6,17 @@ use icecore_format::index::Entry;
 use icecore_text::glob::is_like;
 use regex::Regex;
 
-use crate::base::map::Map;
-use crate::base::near::nearest;
-use crate::base::term::fit::cut;
-use crate::base::term::quantity::{count, things};
-use crate::profile::pipeline::{Loaded, Report};
-use crate::recording::cgroups::is_below;
-use crate::recording::events::ChosenEvents;
-use crate::recording::filter::Filter;
-use crate::stacks::hits::{self, Apart, Hits, Key, Selection};
-use crate::stacks::locate::Located;
-use crate::stacks::waits::WaitGroups;
+use icecore_profile::map::Map;
+use icecore_profile::named::pipeline::{Loaded, Report};
+use icecore_profile::recording::cgroups::is_below;
+use icecore_profile::recording::events::ChosenEvents;
+use icecore_profile::recording::filter::Filter;
+use icecore_profile::stacks::hits::{self, Apart, Hits, Key, Selection};
+use icecore_profile::stacks::locate::Located;
+use icecore_profile::stacks::waits::WaitGroups;
+use icecore_text::fit::cut;
+use icecore_text::near::nearest;
+use icecore_text::quantity::{count, things};
 
 /// The most values that are listed.
 const LISTED: usize = 6;

@@ -7,11 +7,11 @@ use icecore_format::read::Recording;
 use serde::Serialize;
 
 use super::info::UnknownRow;
-use crate::base::term::path::{quoted, shown};
-use crate::base::term::quantity::{bytes, count, things};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::recording::input::is_nameless;
-use crate::recording::verify::{Findings, Problem};
+use crate::input::is_nameless;
+use icecore_profile::recording::verify::{Findings, Problem};
+use icecore_text::path::{quoted, shown};
+use icecore_text::quantity::{bytes, count, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The document.
 #[derive(Debug, Serialize)]

@@ -7,13 +7,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Result;
-use crate::base::term::Page;
 use crate::cli::{Select, Source};
-use crate::profile::pipeline::Report;
-use crate::recording::events::EventChoice;
-use crate::recording::load::clean;
-use crate::stacks::hits::{Apart, WaitsApart};
-use crate::stacks::locate::Located;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::events::EventChoice;
+use icecore_profile::recording::load::clean;
+use icecore_profile::stacks::hits::{Apart, WaitsApart};
+use icecore_profile::stacks::locate::Located;
+use icecore_text::Page;
 
 /// The command line of a view: its own arguments, then the recording and the filters, which are alike for all views.
 #[derive(Debug, Args)]

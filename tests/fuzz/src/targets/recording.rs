@@ -8,7 +8,7 @@ use icecore_format::records::{
     ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
     SourceFile, SourceProof,
 };
-use icecore_report::recording::load::load;
+use icecore_profile::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
 
 use super::{FREE_BYTES, image};

@@ -18,8 +18,8 @@ use super::rows::{Local, RowKey, Rows, Sided};
 use super::series::{GroupWeight, Metric, Series, whole};
 use super::totals::{Totals, Weights, totals};
 use super::unit::Unit;
-use crate::base::ratio;
-use crate::profile::{Amount, Measure};
+use icecore_profile::named::{Amount, Measure};
+use icecore_text::quantity::ratio;
 
 /// How recordings are compared.
 #[derive(Debug, Clone, Copy)]

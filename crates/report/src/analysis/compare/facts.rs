@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use crate::analysis::account;
-use crate::base::ratio;
-use crate::profile::pipeline::Report;
-use crate::recording::losses::lost;
-use crate::recording::spans::Spans;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::losses::lost;
+use icecore_profile::recording::spans::Spans;
+use icecore_text::quantity::ratio;
 
 /// One recording of a side.
 #[derive(Debug, Clone)]

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::rows::{RowKey, Sided};
 use crate::analysis::matching::{self, Group, Item};
-use crate::base::map::Interned;
-use crate::profile::names::{Frame, Names};
-use crate::profile::pipeline::Report;
-use crate::stacks::locate::Locator;
+use icecore_profile::map::Interned;
+use icecore_profile::named::names::{Frame, Names};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::stacks::locate::Locator;
 
 /// The functions of all recordings, matched.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rows::{Rows, Sided};
 use crate::analysis::matching::{Left, renamed};
-use crate::profile::through;
+use icecore_profile::named::through;
 
 /// Smaller shares are not examined.
 const LEAST_SHARE: f64 = 0.001;

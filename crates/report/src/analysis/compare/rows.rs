@@ -2,10 +2,10 @@
 
 use super::functions::{Functions, NO_IMAGE};
 use super::shift;
-use crate::base::map::{Interned, Map};
-use crate::profile::groups;
-use crate::profile::names::{Frame, Names};
-use crate::profile::pipeline::Report;
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::groups;
+use icecore_profile::named::names::{Frame, Names};
+use icecore_profile::named::pipeline::Report;
 
 /// What a row of a comparison is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Sums the weight of every row of one recording in each slice of time.
 
-use crate::profile::{Amount, Profile, Sum, depth_first, sums};
-use crate::stacks::hits::Cell;
+use icecore_profile::named::{Amount, Profile, Sum, depth_first, sums};
+use icecore_profile::stacks::hits::Cell;
 
 /// Weights of groups of code or threads: slice by slice for kept groups, and in sum for all.
 ///
@@ -143,7 +143,7 @@ pub fn whole(profile: &Profile, slices: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{fixture, groups};
+    use icecore_profile::named::{fixture, groups};
 
     #[test]
     fn weights_fall_into_their_slices_and_recursion_counts_once() {

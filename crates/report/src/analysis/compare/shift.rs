@@ -2,8 +2,8 @@
 
 use super::functions::Functions;
 use super::rows::Sided;
-use crate::base::map::Map;
-use crate::profile::through;
+use icecore_profile::map::Map;
+use icecore_profile::named::through;
 
 /// The heaviest lines of a function on each side that are compared.
 const TRIED: usize = 32;

@@ -9,7 +9,7 @@ use super::estimate::{Base, Coverage, Estimate, RecordedRow, estimate, growth, p
 use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, FEWEST_SAMPLES, Judgement, judge};
 use super::noise::{Draws, SEED, SLICES, common_level};
 use super::series::GroupWeight;
-use crate::profile::Amount;
+use icecore_profile::named::Amount;
 
 const ROWS: usize = 40;
 const PAIRS: u64 = 100;

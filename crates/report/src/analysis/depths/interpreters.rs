@@ -1,8 +1,8 @@
 //! Counts re-entries of interpreters: entries from code that they, or another, had called.
 
-use crate::base::map::Map;
-use crate::profile::Profile;
-use crate::profile::names::Function;
+use icecore_profile::map::Map;
+use icecore_profile::named::Profile;
+use icecore_profile::named::names::Function;
 
 /// An interpreter, recognized by the function that evaluates its code.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ fn part(known: &Map<&str, Part>, function: &Function) -> Option<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     fn of(stack: &str) -> (Option<&'static str>, u32) {
         let profile = fixture::profile(&[(stack, 1)]);

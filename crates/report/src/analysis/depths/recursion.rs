@@ -6,8 +6,8 @@ mod sets;
 use std::cmp::Reverse;
 
 use super::{Depths, Distribution};
-use crate::base::map::Map;
-use crate::profile::Profile;
+use icecore_profile::map::Map;
+use icecore_profile::named::Profile;
 use loops::{Loops, Way};
 use sets::Sets;
 
@@ -68,7 +68,7 @@ mod tests {
     use icecore_format::records::WalkEnd;
 
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     /// Returns cycles, functions, most repeats and samples.
     fn of(profile: &Profile) -> Vec<(String, u32, u32, u64)> {

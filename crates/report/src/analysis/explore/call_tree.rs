@@ -4,8 +4,8 @@
 use super::Explorer;
 use super::found::Found;
 use super::selected::Selected;
-use crate::base::map::Map;
-use crate::profile::Amount;
+use icecore_profile::map::Map;
+use icecore_profile::named::Amount;
 
 /// Which way a tree grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::Explorer;
 use super::filters::Matching;
 use super::selected::Selected;
-use crate::profile::Amount;
+use icecore_profile::named::Amount;
 
 /// The functions that match a pattern, and the samples that have one of them.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::Explorer;
 use super::selected::Selected;
-use crate::recording::spans::{Slices, Slicing};
+use icecore_profile::recording::spans::{Slices, Slicing};
 
 /// Weight over time. Filters by time do not change it, so that what lies beside the range stays in sight.
 #[derive(Debug, PartialEq, Eq)]

@@ -25,10 +25,10 @@ pub mod lanes;
 pub mod selected;
 mod trie;
 
-use crate::base::map::Interned;
-use crate::profile::{Amount, Profile};
-use crate::stacks::waits::kinds::WaitKind;
 use filters::Subject;
+use icecore_profile::map::Interned;
+use icecore_profile::named::{Amount, Profile};
+use icecore_profile::stacks::waits::kinds::WaitKind;
 use trie::Trie;
 
 /// A profile whose threads, events, waits and moments are apart, prepared for any number of filters.

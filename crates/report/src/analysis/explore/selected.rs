@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Explorer;
 use super::filters::{Filters, Rule, Subject, Verb};
 use super::trie::Shape;
-use crate::profile::{Amount, ProfileRow, Sum};
-use crate::stacks::hits::Moment;
+use icecore_profile::named::{Amount, ProfileRow, Sum};
+use icecore_profile::stacks::hits::Moment;
 
 /// The samples that filters select.
 #[derive(Debug)]

@@ -2,8 +2,8 @@ use super::call_tree::{CallTree, Direction, Ground, Label};
 use super::filters::{Filters, Matching, Subject, Verb};
 use super::selected::{Row, Selected};
 use super::*;
-use crate::profile::{Thread, fixture};
-use crate::stacks::hits::Moment;
+use icecore_profile::named::{Thread, fixture};
+use icecore_profile::stacks::hits::Moment;
 
 const STACKS: [(&str, u64); 4] = [("main;a;b", 1), ("main;c", 5), ("main;a", 2), ("x;b", 2)];
 

@@ -9,7 +9,7 @@
 
 use std::sync::OnceLock;
 
-use crate::profile::{Amount, Profile, depth_first};
+use icecore_profile::named::{Amount, Profile, depth_first};
 
 /// The stacks of a profile, in depth-first order. Position 0 is the empty stack.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     #[test]
     fn callees_follow_their_callers_without_a_gap() {

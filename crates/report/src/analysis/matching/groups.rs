@@ -10,7 +10,7 @@ use super::names::is_address;
 use super::numbers::unnumbered;
 use super::parameters::without_parameters;
 use super::{ImageKeys, function};
-use crate::base::map::Map;
+use icecore_profile::map::Map;
 
 /// A function of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::pattern;
-use crate::base::map::Map;
-use crate::profile::names::short;
+use icecore_profile::map::Map;
+use icecore_profile::named::names::short;
 
 /// A version at the end of a name, or cargo's hash.
 ///

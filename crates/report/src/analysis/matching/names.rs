@@ -46,7 +46,7 @@ const PADDING: &str = "__pfx_";
 /// Numbers of closures and lambdas stay, because they distinguish functions of one build. All functions without a name in one image
 /// share a key: an address says nothing about another build.
 ///
-/// # Units   `name`: as [`crate::profile::names::Function::name`] has it, demangled
+/// # Units   `name`: as [`icecore_profile::named::names::Function::name`] has it, demangled
 pub fn function(name: &str) -> Cow<'_, str> {
     let mut key = once(name);
     for _ in 0..MAX_PASSES {

@@ -6,12 +6,12 @@ use icecore_format::records::{Cause, Change, ReceiptV1, WalkEnd};
 use icecore_symbolize::Reason;
 
 use crate::analysis::account::Account;
-use crate::base::ratio;
-use crate::profile::pipeline::Report;
-use crate::profile::{Profile, through};
-use crate::recording::load::Tables;
-use crate::stacks::hits::{Hit, Key};
-use crate::stacks::locate::steps;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Profile, through};
+use icecore_profile::recording::load::Tables;
+use icecore_profile::stacks::hits::{Hit, Key};
+use icecore_profile::stacks::locate::steps;
+use icecore_text::quantity::ratio;
 
 /// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Walks of a single frame do not count: if code
 /// uses the frame pointer for other data, every walk ends there.
@@ -28,8 +28,9 @@ pub(super) fn unproven(report: &Report<'_>) -> u64 {
 
 /// Counts the sessions whose recorder did not finish, or whose end was truncated.
 pub(super) fn endless(report: &Report<'_>) -> u64 {
-    let was_ended =
-        |receipt: &ReceiptV1| !receipt.ended_by.iter().any(|by| by == crate::recording::counted::REPAIRED);
+    let was_ended = |receipt: &ReceiptV1| {
+        !receipt.ended_by.iter().any(|by| by == icecore_profile::recording::counted::REPAIRED)
+    };
     let parts = report.loaded.tables.parts.iter();
     parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
 }

@@ -14,15 +14,15 @@ use super::account::{self, Account};
 use super::asked::{Asked, restrictions};
 use super::audit::Audit;
 use super::clock::is_drawn_evenly;
-use crate::base::ratio;
-use crate::base::term::path::quoted;
-use crate::profile::Taken;
-use crate::profile::pipeline::Report;
-use crate::recording::losses::lost;
-use crate::stacks::calls::Impossible;
-use crate::stacks::repair::Suspects;
 pub(crate) use counts::{Break, breaks, count};
 use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
+use icecore_profile::named::Taken;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::losses::lost;
+use icecore_profile::stacks::calls::Impossible;
+use icecore_profile::stacks::repair::Suspects;
+use icecore_text::path::quoted;
+use icecore_text::quantity::ratio;
 use problems::{Facts, InStep, problems};
 
 /// A larger share of lost samples misleads: samples are lost when the machine is busiest.

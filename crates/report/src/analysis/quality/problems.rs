@@ -14,9 +14,9 @@ use super::{
 use crate::analysis::account::{Account, Disagreement};
 use crate::analysis::asked::Asked;
 use crate::analysis::audit::Audit;
-use crate::base::ratio;
-use crate::base::term::quantity::{count, duration, percent, things};
-use crate::stacks::calls::{FoundBy, ImpossibleRow};
+use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{count, duration, percent, things};
 
 /// The facts on which the verdict is based.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use icecore_format::records::Change;
 
-use crate::profile::pipeline::Report;
+use icecore_profile::named::pipeline::Report;
 use icecore_symbolize::Reason;
 
 /// A runtime that makes JIT code, and can provide its names.

@@ -3,7 +3,7 @@ use super::*;
 use crate::analysis::account::Disagreement;
 use crate::analysis::asked::Unwind;
 use crate::analysis::audit::{Audit, ImageAudit};
-use crate::stacks::calls::{FoundBy, ImpossibleRow};
+use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 
 const ASKED: Asked = Asked {
     is_foreign: false,

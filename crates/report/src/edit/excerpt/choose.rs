@@ -9,10 +9,10 @@ use icecore_format::records::{Location, Node, Sample, SamplesV1};
 use rayon::prelude::*;
 
 use super::rows::SessionRows;
-use crate::recording::load::parts::Part;
-use crate::recording::load::{Tables, damage};
-use crate::stacks::hits::Selection;
-use crate::stacks::repair::RepairedStacks;
+use icecore_profile::recording::load::parts::Part;
+use icecore_profile::recording::load::{Tables, damage};
+use icecore_profile::stacks::hits::Selection;
+use icecore_profile::stacks::repair::RepairedStacks;
 
 /// How many blocks are decoded at once, which bounds the memory.
 const WINDOW: usize = 64;

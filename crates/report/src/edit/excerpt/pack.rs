@@ -16,7 +16,7 @@ use super::need::Needed;
 use super::rows::SessionRows;
 use super::{pieces, sources};
 use crate::edit::append_names;
-use crate::profile::found::Draft;
+use icecore_profile::named::found::Draft;
 
 /// The rows of one block: a few hundred KiB before compression.
 const ROWS: usize = 32 << 10;

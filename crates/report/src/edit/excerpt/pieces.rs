@@ -9,7 +9,7 @@ use icecore_format::write::Writer;
 
 use super::need::Renumbered;
 use super::rows::SessionRows;
-use crate::recording::load::damage;
+use icecore_profile::recording::load::damage;
 
 /// Copies the blocks of a session; returns those that are damaged. Pieces of an image that is not kept go to a kept image with the
 /// same build-id: the recorder wrote them once for both.
@@ -93,7 +93,7 @@ mod tests {
     use icecore_format::records::{IdTable, Image, ImageKind};
 
     use super::*;
-    use crate::recording::load::by_id::ById;
+    use icecore_profile::recording::load::by_id::ById;
 
     #[test]
     fn pieces_go_to_a_kept_image_with_the_same_build_id_and_never_to_two() {

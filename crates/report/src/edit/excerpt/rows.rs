@@ -10,11 +10,11 @@ use icecore_format::records::{
     StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 
-use crate::base::map::Map;
-use crate::recording::load::Tables;
-use crate::recording::load::by_id::ById;
-use crate::recording::load::held::{Held, HeldBlocks};
-use crate::recording::load::parts::Part;
+use icecore_profile::map::Map;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::recording::load::by_id::ById;
+use icecore_profile::recording::load::held::{Held, HeldBlocks};
+use icecore_profile::recording::load::parts::Part;
 
 /// Rows of one session.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct Blocks {
 }
 
 impl SessionRows {
-    /// Decodes the blocks of a session. Those that cannot be used were counted by [`crate::recording::load::load`].
+    /// Decodes the blocks of a session. Those that cannot be used were counted by [`icecore_profile::recording::load::load`].
     pub(super) fn load(recording: &Recording, tables: &Tables, part: &Part) -> Self {
         let parts = &tables.parts;
         let of_part = |entry: &&Entry| parts.holds(entry) && parts.of(entry).number() == part.number();

@@ -9,8 +9,8 @@ use icecore_format::write::Writer;
 
 use super::need::Needed;
 use super::rows::SessionRows;
-use crate::base::map::Interned;
-use crate::recording::load::damage;
+use icecore_profile::map::Interned;
+use icecore_profile::recording::load::damage;
 
 /// Copies the blocks of a session; returns those that are damaged.
 pub(super) fn copy(

@@ -3,7 +3,7 @@
 use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind, Location};
 
-use crate::recording::spaces::{SpaceId, Spaces, offset_in};
+use icecore_profile::recording::spaces::{SpaceId, Spaces, offset_in};
 
 /// Finds the code at addresses of one process at a moment.
 #[derive(Debug)]

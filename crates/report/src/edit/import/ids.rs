@@ -5,7 +5,7 @@ use std::hash::Hash;
 use icecore_format::records::Payload;
 use icecore_format::write::Writer;
 
-use crate::base::map::Map;
+use icecore_profile::map::Map;
 
 /// Gives every distinct row an id, and returns each new row once, for writing.
 ///

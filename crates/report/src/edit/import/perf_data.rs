@@ -36,13 +36,13 @@ use std::ops::Range;
 use anyhow::bail;
 use icecore_format::read::Damage;
 
-use crate::base::map::Map;
 pub(super) use attr::Attr;
 use attr::field;
 use bytes::Bytes;
 pub(super) use event::{Event, Kernel, Mapped};
 use event::{common, kind, unwanted};
 pub(super) use features::Features;
+use icecore_profile::map::Map;
 pub(super) use records::At;
 use records::{Record, Records};
 pub(super) use sample::{PerfSample, UserRegisters};

@@ -17,8 +17,8 @@ use super::perf_data::{Attr, PerfData, PerfSample};
 use super::registers;
 use super::snapshots::Snapshots;
 use super::world::{ThreadNames, World};
-use crate::base::map::Interned;
-use crate::recording::spaces::SpaceId;
+use icecore_profile::map::Interned;
+use icecore_profile::recording::spaces::SpaceId;
 
 /// Samples per block.
 const ROWS: usize = 32 << 10;

@@ -12,7 +12,7 @@ use super::code::Code;
 use super::ids::{Ids, append};
 use super::perf_data::{PerfSample, UserRegisters};
 use super::registers;
-use crate::recording::spaces::SpaceId;
+use icecore_profile::recording::spaces::SpaceId;
 
 /// perf does not record where a stack ends. If a copy has the full length, so many bytes after it are assumed to belong to the
 /// stack: addresses that point there are kept, and unwinding that reaches them has left the copy.

@@ -3,10 +3,12 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Location, WalkEnd, Word};
 
 use super::perf_data::fixture::{File as PerfFile, sample};
+use icecore_profile::watch::Unwatched;
+
 use super::*;
-use crate::recording::load::{Tables, load, samples};
-use crate::recording::spaces::Spaces;
-use crate::recording::verify::verify;
+use icecore_profile::recording::load::{Tables, load, samples};
+use icecore_profile::recording::spaces::Spaces;
+use icecore_profile::recording::verify::verify;
 
 /// The address of the code of `/bin/prog`, from 0x2000 on in the file.
 const CODE: u64 = 0x40_0000;
@@ -20,7 +22,7 @@ fn imported(file: &PerfFile) -> (Tables, Vec<icecore_format::records::Sample>, I
     let (from, to) = (dir.path().join("perf.data"), dir.path().join("x.icecore"));
     std::fs::write(&from, file.bytes()).expect("room");
     let output = cli::Output { output: to.clone(), force: false };
-    let said = import(&cli::Import { file: from, output }, false).expect("sound");
+    let said = import(&cli::Import { file: from, output }, &Unwatched).expect("sound");
     let recording = Recording::open(&to).expect("whole");
     assert!(verify(&recording).is_ok());
     let tables = load(&recording);
@@ -161,7 +163,7 @@ fn what_cannot_be_imported_is_an_error_that_names_the_file() {
     let output = || cli::Output { output: to.clone(), force: false };
     let refusal = || {
         let error =
-            import(&cli::Import { file: from.clone(), output: output() }, false).expect_err("refused");
+            import(&cli::Import { file: from.clone(), output: output() }, &Unwatched).expect_err("refused");
         format!("{error:#}").replace(&format!("{}/", dir.path().display()), "")
     };
     assert_eq!(refusal(), "cannot import `perf.data`: No such file or directory (os error 2)");

@@ -6,8 +6,8 @@ use icecore_format::records::{
 };
 
 use super::perf_data::{Event, Features, Kernel, Mapped, PerfData};
-use crate::base::map::{Interned, Map};
-use crate::recording::spaces::Spaces;
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::recording::spaces::Spaces;
 
 /// Everything that samples refer to.
 #[derive(Debug)]

@@ -6,15 +6,15 @@ use icecore_format::records::{SourceFile, SourceProof, SourceTable, SourcesV1};
 use icecore_format::write::Writer;
 use serde::Serialize;
 
-use crate::base::map::Interned;
-use crate::base::term::quantity::{bytes, count, things};
-use crate::base::term::{Page, Style};
 use crate::listing::source::{Source, SourceFinder};
-use crate::recording::load::clean;
-use crate::stacks::locate::CodeLocation;
+use icecore_profile::map::Interned;
+use icecore_profile::recording::load::clean;
+use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::Answer;
 use icecore_symbolize::image::FileOff;
 use icecore_symbolize::source::Proof;
+use icecore_text::quantity::{bytes, count, things};
+use icecore_text::{Page, Style};
 
 /// The most bytes of texts in one recording.
 pub(super) const MAX_BYTES: u64 = 128 << 20;

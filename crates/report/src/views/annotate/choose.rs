@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::Args;
 use super::rows::Weights;
-use crate::profile::names::{Side, short};
-use crate::profile::pipeline::Report;
-use crate::profile::{Sum, groups, sums};
 use crate::views::{Error, Result};
+use icecore_profile::named::names::{Side, short};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Sum, groups, sums};
 
 /// A function that matches.
 #[derive(Debug, Clone, Serialize)]

@@ -4,13 +4,13 @@ use serde::Serialize;
 
 use super::NoCodeRow;
 use super::rows::{FrameRow, Weights};
-use crate::base::term::path::word;
 use crate::listing::code::{Instruction, NoCode, Referred};
 use crate::listing::parts::{CodePart, CodeParts};
-use crate::profile::Sum;
-use crate::profile::pipeline::Loaded;
-use crate::recording::load::clean;
+use icecore_profile::named::Sum;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::load::clean;
 use icecore_symbolize::image::{Identity, hex};
+use icecore_text::path::word;
 
 /// A stretch of code.
 #[derive(Debug, Serialize)]

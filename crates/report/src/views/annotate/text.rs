@@ -3,13 +3,13 @@
 use super::code::{CodeRow, InstructionRow};
 use super::rows::{FrameRow, InlinedRow, LineRow, SourceRow, Weights};
 use super::{Annotate, Args};
-use crate::base::term::fit::cut;
-use crate::base::term::quantity::{percent, things, weight};
-use crate::base::term::{Page, Style};
-use crate::profile::Amount;
-use crate::profile::names::short;
-use crate::profile::pipeline::Report;
-use crate::recording::load::clean;
+use icecore_profile::named::Amount;
+use icecore_profile::named::names::short;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::load::clean;
+use icecore_text::fit::cut;
+use icecore_text::quantity::{percent, things, weight};
+use icecore_text::{Page, Style};
 
 /// Shares of the function from which on a line or instruction is hot, and warm.
 const HOT: f64 = 0.05;

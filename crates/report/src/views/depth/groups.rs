@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::depths::{Depths, Distribution, Entries, Outermost, Recursing, recursing};
-use crate::base::map::Map;
-use crate::profile::names::Side;
-use crate::profile::{Profile, ProfileRow};
 use crate::views::owners::Owners;
+use icecore_profile::map::Map;
+use icecore_profile::named::names::Side;
+use icecore_profile::named::{Profile, ProfileRow};
 
 /// Samples of one owner, event and side.
 pub(super) struct DepthGroup {

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::groups::{DepthGroup, EventRecursion, Interpreted};
 use crate::analysis::depths::{Bucket, Distribution, Figure, folded, path};
-use crate::base::ratio;
-use crate::profile::Profile;
-use crate::profile::names::Side;
-use crate::profile::pipeline::Report;
 use crate::views::owners::{OwnerName, Owners};
+use icecore_profile::named::Profile;
+use icecore_profile::named::names::Side;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::quantity::ratio;
 
 /// The stacks of one process or thread, event and side.
 #[derive(Debug, Serialize)]

@@ -6,13 +6,13 @@ use super::Depth;
 use super::rows::{Figures, GroupRow, LinkRow, Range};
 use crate::analysis::asked::Asked;
 use crate::analysis::quality::count as count_lost;
-use crate::base::term::quantity::{count, percent, things};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::Taken;
-use crate::profile::names::short;
-use crate::profile::pipeline::Report;
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
+use icecore_profile::named::Taken;
+use icecore_profile::named::names::short;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::quantity::{count, percent, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The number of groups whose histogram and deepest stack are shown.
 const DRAWN: usize = 3;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::Difference;
 use crate::analysis::compare::Sided;
 use crate::analysis::matching::code::{Code, CodeVerdict, compare, is_same_build};
-use crate::profile::pipeline::Loaded;
-use crate::stacks::locate::Locator;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::stacks::locate::Locator;
 use icecore_symbolize::image::{Finder, Identity};
 
 /// Compares the code of functions that both sides have, if the files of both are available.

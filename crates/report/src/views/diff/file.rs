@@ -8,14 +8,14 @@ use super::Diff;
 use super::flame::{Picture, draw};
 use crate::analysis::compare::{ComparedRow, Comparison, Metric, Sided, Status};
 use crate::analysis::matching;
-use crate::base::shorten::line;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::bytes;
-use crate::profile::tree::Root;
 use crate::views::Result;
 use crate::views::export::{self, Export};
 use crate::views::flame::fit::{MIN_SHARE, drawn};
 use crate::views::folded::{Labels, MergedStacks};
+use icecore_profile::named::tree::Root;
+use icecore_text::path::shown;
+use icecore_text::quantity::bytes;
+use icecore_text::shorten::line;
 
 /// A comparison, and the recordings that were compared.
 struct Compared<'a> {

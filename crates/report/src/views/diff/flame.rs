@@ -15,9 +15,9 @@ use inferno::flamegraph::color::BackgroundColor;
 use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
 use crate::analysis::matching::function;
-use crate::base::map::Map;
 use crate::views::flame::FONT_WIDTH;
 use crate::views::{Error, Result};
+use icecore_profile::map::Map;
 
 /// The weight of everything, in parts: inferno takes whole numbers.
 const WHOLE: f64 = 1e6;

@@ -1,8 +1,8 @@
 //! Writes the page for a pull request.
 
 use super::Diff;
-use crate::base::term::quantity::things;
-use crate::profile::names::short;
+use icecore_profile::named::names::short;
+use icecore_text::quantity::things;
 
 impl Diff {
     /// Writes Markdown for GitHub and GitLab.

@@ -4,9 +4,9 @@ use super::totals::signed_percent;
 use super::{ComparedRecording, Diff, Difference};
 use crate::analysis::compare::Status;
 use crate::analysis::compare::judge::BETWEEN_RUNS;
-use crate::base::term::quantity::{count, duration, mean_weight, percent, things, weight};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::names::short;
+use icecore_profile::named::names::short;
+use icecore_text::quantity::{count, duration, mean_weight, percent, things, weight};
+use icecore_text::{Align, Page, Style, Table};
 
 /// A recording is tiny if another one of its side has this many times as many samples.
 const TINY: u64 = 10;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Diff, Rates, noise, unit};
 use crate::analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
-use crate::base::term::quantity::{duration, mean_weight, percent};
+use icecore_text::quantity::{duration, mean_weight, percent};
 
 /// The total of CPU time or wall time.
 #[derive(Debug, Clone, Copy, Serialize)]

@@ -2,9 +2,9 @@
 
 use inferno::flamegraph::color::{Color, PaletteMap};
 
-use crate::base::shorten::shorten;
-use crate::profile::names::{Frame, Names, Side};
 use crate::views::folded::Labels;
+use icecore_profile::named::names::{Frame, Names, Side};
+use icecore_text::shorten::shorten;
 
 /// What the color of a frame shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -81,7 +81,7 @@ fn fnv(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     #[test]
     fn frames_of_one_image_have_shades_of_one_color() {

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette, PaletteMap};
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
-use crate::base::shorten::line;
 use crate::cli::Weight;
 use crate::views::folded::MergedStacks;
 use crate::views::{Error, Result};
+use icecore_text::shorten::line;
 
 /// The width of a character divided by its height: 0.60 in the usual monospace fonts, and more by the space before the shortest
 /// label, which has three characters. Labels must fit where no script measures them.
@@ -79,11 +79,11 @@ pub(super) fn draw(lines: &[String], picture: &Picture<'_>, colors: &mut Palette
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
-    use crate::profile::tree::Root;
     use crate::views::flame::colors::{Colors, colors};
     use crate::views::flame::fit::{self, MIN_SHARE};
     use crate::views::folded::Labels;
+    use icecore_profile::named::fixture;
+    use icecore_profile::named::tree::Root;
 
     #[test]
     fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Names the picture of a recording, in the current directory: for SVG `app-1.2.icecore` gives `app-1.2.svg`, a pipe `flame.svg`.
 pub(crate) fn default_name(recording: &Path, extension: &str) -> PathBuf {
-    if crate::recording::input::is_nameless(recording) {
+    if crate::input::is_nameless(recording) {
         return format!("flame.{extension}").into();
     }
     let mut name = recording.file_stem().unwrap_or_else(|| "flame".as_ref()).to_owned();

@@ -1,8 +1,8 @@
 //! Chooses which stacks are drawn: a picture has limited room, and all of its lines are in memory at once.
 
-use crate::base::shorten::{MAX_NAME_BYTES, shorten};
-use crate::base::term::quantity::percent;
 use crate::views::folded::MergedStacks;
+use icecore_text::quantity::percent;
+use icecore_text::shorten::{MAX_NAME_BYTES, shorten};
 
 /// Frames narrower than this share are usually not drawn: a tenth of a pixel of 1,200.
 pub(crate) const MIN_SHARE: f64 = 0.1 / 1200.0;

@@ -2,12 +2,12 @@
 //! needed.
 
 use super::shape::Shape;
-use crate::base::map::{Interned, Map};
-use crate::base::shorten::MAX_LINE_BYTES;
-use crate::base::term::quantity::things;
-use crate::profile::names::{Frame, Names, Side};
-use crate::profile::tree::Root;
-use crate::profile::{Amount, Profile};
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::names::{Frame, Names, Side};
+use icecore_profile::named::tree::Root;
+use icecore_profile::named::{Amount, Profile};
+use icecore_text::quantity::things;
+use icecore_text::shorten::MAX_LINE_BYTES;
 
 /// The labels of frames in folded lines.
 #[derive(Debug)]

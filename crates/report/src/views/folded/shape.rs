@@ -1,9 +1,9 @@
 //! Builds the trie of labels: from the roots, or from the leaves.
 
 use super::merged::{Labels, MergedStacks};
-use crate::base::map::{Interned, Map};
-use crate::profile::tree::{Root, roots};
-use crate::profile::{Amount, Profile};
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::tree::{Root, roots};
+use icecore_profile::named::{Amount, Profile};
 
 /// Stands for a stack without frames.
 const NO_STACK: &str = "[no stack]";
@@ -254,7 +254,7 @@ impl Source<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     const SHAPE: Shape = Shape { root: Root::None, collapse: false, max_depth: u32::MAX };
 

@@ -1,10 +1,10 @@
 //! Writes the walks by unwind tables that differ from unwound copies of their stacks.
 
 use crate::analysis::audit::{Audit, DisagreementRow};
-use crate::base::ratio;
-use crate::base::term::fit::cut;
-use crate::base::term::quantity::{count, percent, things};
-use crate::base::term::{Align, Page, Style, Table};
+use icecore_text::fit::cut;
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{count, percent, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// How many of the common frames are shown, up to the last one.
 const COMMON: usize = 3;

@@ -1,7 +1,7 @@
 //! The samples of a profile thread by thread, with times as small numbers.
 
-use crate::profile::Profile;
-use crate::stacks::hits::Moment;
+use icecore_profile::named::Profile;
+use icecore_profile::stacks::hits::Moment;
 
 /// The most samples that a page holds one by one. Of more, those of one row that are neighbours in time become one.
 pub(super) const MOST: usize = 10_000_000;
@@ -134,7 +134,7 @@ fn samples(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     fn two_rows(times_us: &[(u64, u32)]) -> Profile {
         let mut profile = fixture::profile(&[("a", 1), ("b", 1)]);

@@ -8,17 +8,17 @@ use super::moments::{Moments, Resolution};
 use super::trie::{Ordered, order};
 use super::{Numbered, PageCode, PageSide};
 use crate::analysis::counters::{Of, counted};
-use crate::base::map::{Interned, Map};
-use crate::profile::names::{Names, Side};
-use crate::profile::pipeline::Report;
-use crate::profile::waits::Waker;
-use crate::profile::{Profile, ProfileRow, Taken, Thread};
-use crate::recording::events::{Meaning, is_drawn};
-use crate::recording::load::clean;
-use crate::recording::spans::Spans;
 use crate::views::health::Health;
 use crate::views::summary::Summary;
 use icecore_format::records::WalkEnd;
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::names::{Names, Side};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::waits::Waker;
+use icecore_profile::named::{Profile, ProfileRow, Taken, Thread};
+use icecore_profile::recording::events::{Meaning, is_drawn};
+use icecore_profile::recording::load::clean;
+use icecore_profile::recording::spans::Spans;
 
 /// Appends a recording to the columns; returns its part of the document, and how it numbers what it has.
 pub(super) fn side(
@@ -232,7 +232,7 @@ fn events(report: &Report<'_>) -> Vec<Value> {
 }
 
 fn waits(profile: &Profile) -> Vec<Value> {
-    let wait = |wait: &crate::profile::waits::RowWait| {
+    let wait = |wait: &icecore_profile::named::waits::RowWait| {
         let waker = match &wait.waker {
             Waker::Thread(thread) => {
                 format!("{} {}/{}", clean(thread.comm.as_bytes()), thread.tgid, thread.tid)

@@ -1,6 +1,6 @@
 //! Orders a trie of stacks so that each is followed by all that continue it.
 
-use crate::profile::Stack;
+use icecore_profile::named::Stack;
 
 /// The stacks in that order, and the new position of each.
 pub(super) struct Ordered {

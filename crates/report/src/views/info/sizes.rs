@@ -12,9 +12,9 @@ use icecore_format::{block, header};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::base::ratio;
-use crate::base::term::quantity::{bytes, count, percent};
-use crate::base::term::{Align, Page, Style, Table};
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{bytes, count, percent};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The bytes that belong to no payload.
 const ENVELOPE: &str = "envelope";

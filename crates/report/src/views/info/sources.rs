@@ -7,16 +7,16 @@ use icecore_format::records::Location;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::base::map::Map;
-use crate::base::term::path::shown;
-use crate::base::term::quantity::{count, things};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::found::NameIndex;
-use crate::recording::load::{Tables, clean, load};
-use crate::recording::spaces::Spaces;
-use crate::stacks::locate::Locator;
-use crate::stacks::mounts::Elsewhere;
+use icecore_profile::map::Map;
+use icecore_profile::named::found::NameIndex;
+use icecore_profile::recording::load::{Tables, clean, load};
+use icecore_profile::recording::spaces::Spaces;
+use icecore_profile::stacks::locate::Locator;
+use icecore_profile::stacks::mounts::Elsewhere;
 use icecore_symbolize::image::{Finder, Identity, Knowledge, Search, hex};
+use icecore_text::path::shown;
+use icecore_text::quantity::{count, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// Explains the columns.
 const EXPLAINED: &str = "NAMES: of functions that were hit, in the recording; PACKED: places whose functions and lines are in \

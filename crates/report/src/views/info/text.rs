@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::{EachSession, Info, ReceiptRow, SessionRow};
-use crate::base::ratio;
-use crate::base::term::path::{command, shown};
-use crate::base::term::quantity::{bytes, count, duration, percent, things, utc};
-use crate::base::term::{Align, Page, Style, Table};
 use crate::views::{left_out, recorder};
+use icecore_text::path::{command, shown};
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{bytes, count, duration, percent, things, utc};
+use icecore_text::{Align, Page, Style, Table};
 
 impl Info {
     /// Writes the text; `each` lists every block.

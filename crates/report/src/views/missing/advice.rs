@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::base::term::path::quoted;
-use crate::profile::pipeline::Report;
+use icecore_profile::named::pipeline::Report;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::{Identity, Knowledge, Looked, Outcome, Search, hex};
+use icecore_text::path::quoted;
 
 /// The text that the kernel appends to the path of a mapping whose file was deleted.
 const DELETED: &str = " (deleted)";

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::names::{Frame, Side};
-use crate::profile::{Amount, Profile, groups, sums, through};
+use icecore_profile::named::names::{Frame, Side};
+use icecore_profile::named::{Amount, Profile, groups, sums, through};
 use icecore_symbolize::Reason;
 
 /// The frames of one image that lack something.
@@ -116,7 +116,7 @@ pub(super) fn count(profile: &Profile) -> Lacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::fixture;
+    use icecore_profile::named::fixture;
 
     #[test]
     fn samples_count_once_and_frames_as_often_as_they_occur() {

@@ -3,11 +3,11 @@
 use super::{LackingImage, Missing, Tried};
 use crate::analysis::asked::Asked;
 use crate::analysis::quality::runtimes;
-use crate::base::term::quantity::{percent, things};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::Amount;
-use crate::profile::pipeline::Report;
+use icecore_profile::named::Amount;
+use icecore_profile::named::pipeline::Report;
 use icecore_symbolize::Reason;
+use icecore_text::quantity::{percent, things};
+use icecore_text::{Align, Page, Style, Table};
 
 impl Missing {
     /// Writes the page: files that would give names, files that would give lines, frames that no file would name.
@@ -39,7 +39,7 @@ impl Missing {
         }
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
             page.gap();
-            let file = crate::base::term::path::quoted(report.loaded.path);
+            let file = icecore_text::path::quoted(report.loaded.path);
             page.line(&format!(
                 "next: icecore-report {file} --debuginfod URL fetches by build-id; --symbols DIR finds what you bring"
             ));

@@ -6,16 +6,16 @@ use std::io::Write;
 use icecore_format::records::{Mark, Sample, Task, WaitFlags, WalkEnd, WokenBy};
 use serde::Serialize;
 
-use crate::base::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
-use crate::profile::Matches;
-use crate::profile::entry::Entry;
-use crate::profile::names::{Names, Side};
-use crate::profile::pipeline::Loaded;
-use crate::recording::spaces::SpaceId;
-use crate::stacks::hits::Key;
-use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
-use crate::stacks::waits::WaitRows;
-use crate::stacks::waits::kinds::Kinds;
+use icecore_profile::named::Matches;
+use icecore_profile::named::entry::Entry;
+use icecore_profile::named::names::{Names, Side};
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::spaces::SpaceId;
+use icecore_profile::stacks::hits::Key;
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
+use icecore_profile::stacks::waits::WaitRows;
+use icecore_profile::stacks::waits::kinds::Kinds;
+use icecore_text::shorten::{MAX_LINE_BYTES, MAX_NAME_BYTES, gap, shorten};
 
 /// Prints samples.
 pub(super) struct Lister<'a> {

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::base::term::quantity::{things, weight};
-use crate::recording::load::Tables;
-use crate::stacks::hits::SeenEvent;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::stacks::hits::SeenEvent;
+use icecore_text::quantity::{things, weight};
 
 /// One event and its samples.
 #[derive(Debug, Serialize)]

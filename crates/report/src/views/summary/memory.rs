@@ -6,8 +6,8 @@ use icecore_format::records::Counter;
 use serde::Serialize;
 
 use crate::analysis::counters::{Counted, Of, counted};
-use crate::base::term::quantity::bytes;
-use crate::profile::pipeline::Report;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::quantity::bytes;
 
 /// The number of processes that are listed.
 const PROCESSES: usize = 5;

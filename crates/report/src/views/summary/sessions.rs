@@ -6,10 +6,10 @@ use icecore_format::records::SessionV1;
 use serde::Serialize;
 
 use super::ratio;
-use crate::profile::pipeline::Report;
-use crate::recording::load::Tables;
-use crate::recording::spans::Spans;
 use crate::views::info::{EventRow, ReceiptRow};
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::recording::spans::Spans;
 
 /// One session of several.
 #[derive(Debug, Serialize)]

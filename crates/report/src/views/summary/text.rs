@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::{Cgroup, Quality, Summary, Verdict, memory};
-use crate::base::ratio;
-use crate::base::term::fit::cut;
-use crate::base::term::path::{command, quoted, shown};
-use crate::base::term::quantity::{bytes, count, duration, percent, things, utc, weight};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::pipeline::Report;
 use crate::views::flame::file::default_name;
 use crate::views::{left_out, recorder};
+use icecore_profile::named::pipeline::Report;
+use icecore_text::fit::cut;
+use icecore_text::path::{command, quoted, shown};
+use icecore_text::quantity::ratio;
+use icecore_text::quantity::{bytes, count, duration, percent, things, utc, weight};
+use icecore_text::{Align, Page, Style, Table};
 
 /// Longer names of functions and images are cut; `top` shows them whole.
 const NAME_LEN: usize = 72;

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::analysis::wall_time::WallTime;
-use crate::base::term::quantity::{duration, percent};
-use crate::profile::Amount;
-use crate::stacks::waits::kinds::WaitKind;
+use icecore_profile::named::Amount;
+use icecore_profile::stacks::waits::kinds::WaitKind;
+use icecore_text::quantity::{duration, percent};
 
 /// Kinds of waits that the screen names; JSON has all.
 const KINDS: usize = 6;

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Buckets;
 use crate::analysis::counters::{Counted, Of, counted};
-use crate::base::term::chart::chart;
-use crate::base::term::quantity::{bytes, count, duration, percent};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::pipeline::Report;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::chart::chart;
+use icecore_text::quantity::{bytes, count, duration, percent};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The counters of one machine, process or cgroup.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::Timeline;
 use super::lines::What;
-use crate::base::term::csv::quoted;
+use icecore_text::csv::quoted;
 
 impl Timeline {
     /// Writes a heading and the values, quoted as RFC 4180 says.

@@ -7,7 +7,7 @@ use super::Buckets;
 use super::lines::{RowSeries, What};
 use crate::analysis::changes::{Change, Level, Rule, changes as changes_of};
 use crate::analysis::compare::estimate::p_of_counts;
-use crate::profile::Amount;
+use icecore_profile::named::Amount;
 
 /// The highest probability that a file in which nothing changes shows any change.
 const FALSE_ALARMS: f64 = 0.05;

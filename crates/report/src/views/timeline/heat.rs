@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Buckets, peak};
-use crate::base::term::{Page, Style};
+use icecore_text::{Page, Style};
 
 /// The length of a cell.
 pub(super) const STEP_NS: u64 = 50_000_000;

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::{Args, Buckets, TimelineBy, peak};
 use crate::analysis::activity::{Grouping, weights};
-use crate::base::map::Interned;
 use crate::cli::{self, Sort};
-use crate::profile::pipeline::Report;
-use crate::profile::{Amount, Profile, groups, sums};
 use crate::views::owners::{OwnerName, Owners};
+use icecore_profile::map::Interned;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Amount, Profile, groups, sums};
 
 /// The number of functions that follow the processes.
 const FUNCTIONS: usize = 5;

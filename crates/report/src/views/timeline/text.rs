@@ -3,15 +3,15 @@
 use super::Timeline;
 use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
-use crate::base::term::chart::chart;
-use crate::base::term::fit::cut;
-use crate::base::term::path::quoted;
-use crate::base::term::quantity::{count, mean_weight, percent, things};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::names::short;
-use crate::profile::pipeline::Report;
 use crate::views::owners::columns;
 use crate::views::preface;
+use icecore_profile::named::names::short;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::chart::chart;
+use icecore_text::fit::cut;
+use icecore_text::path::quoted;
+use icecore_text::quantity::{count, mean_weight, percent, things};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The height of the line of everything, in characters.
 const TALL: usize = 3;

@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::by::By;
 use super::subject::{Facts, Value};
 use super::{Ranked, heaviest};
-use crate::base::map::Map;
 use crate::cli::Sort;
 use crate::listing::code::Code;
 use crate::listing::stacks::CountedStacks;
-use crate::profile::names::Side;
-use crate::profile::pipeline::Report;
-use crate::stacks::kernel::KernelSymbols;
-use crate::stacks::locate::{CodeLocation, Located, Locator};
+use icecore_profile::map::Map;
+use icecore_profile::named::names::Side;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::stacks::kernel::KernelSymbols;
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator};
 use icecore_symbolize::image::{FileOff, Finder};
 
 /// Where the code is.

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::by::By;
-use crate::base::map::{Interned, Map};
-use crate::profile::names::Side;
-use crate::profile::pipeline::Report;
-use crate::profile::waits::Waker;
-use crate::profile::{ProfileRow, Thread};
-use crate::recording::cgroups::CgroupId;
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::names::Side;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::waits::Waker;
+use icecore_profile::named::{ProfileRow, Thread};
+use icecore_profile::recording::cgroups::CgroupId;
 
 /// What a row stands for, by one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

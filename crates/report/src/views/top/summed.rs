@@ -2,9 +2,9 @@
 
 use super::by::{By, finest};
 use super::subject::{Contexts, Subject, Value};
-use crate::base::map::Interned;
-use crate::profile::pipeline::Report;
-use crate::profile::{Profile, Sum, groups, sums, sums_apart};
+use icecore_profile::map::Interned;
+use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::{Profile, Sum, groups, sums, sums_apart};
 
 /// Sums, and what they are of.
 pub(super) struct Summed {

@@ -4,12 +4,12 @@ use super::address::AddressOf;
 use super::by::{By, finest};
 use super::subject::Value;
 use super::{Ranked, Top};
-use crate::base::term::quantity::{count, percent, things, weight};
-use crate::base::term::{Align, Page, Style, Table};
 use crate::cli::Sort;
-use crate::profile::Amount;
-use crate::profile::names::short;
-use crate::profile::pipeline::Report;
+use icecore_profile::named::Amount;
+use icecore_profile::named::names::short;
+use icecore_profile::named::pipeline::Report;
+use icecore_text::quantity::{count, percent, things, weight};
+use icecore_text::{Align, Page, Style, Table};
 
 /// A heading, and the alignment of its column.
 type Column = (&'static str, Align);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Trend;
-use crate::base::term::csv::quoted;
+use icecore_text::csv::quoted;
 
 impl Trend {
     /// Writes a heading and the shares.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::{History, RecordingRow, Trend};
-use crate::base::term::chart::chart;
-use crate::base::term::fit::cut;
-use crate::base::term::path::quoted;
-use crate::base::term::quantity::{count, percent, things, utc};
-use crate::base::term::{Align, Page, Style, Table};
-use crate::profile::names::short;
+use icecore_profile::named::names::short;
+use icecore_text::chart::chart;
+use icecore_text::fit::cut;
+use icecore_text::path::quoted;
+use icecore_text::quantity::{count, percent, things, utc};
+use icecore_text::{Align, Page, Style, Table};
 
 /// The characters of a line.
 const WIDTH: usize = 48;

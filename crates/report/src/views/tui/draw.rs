@@ -25,8 +25,8 @@ use ratatui::widgets::{Paragraph, Widget};
 use super::app::{App, Pane};
 use super::words;
 use crate::analysis::quality::Verdict;
-use crate::base::term::quantity::things;
 use columns::Columns;
+use icecore_text::quantity::things;
 
 /// The smallest terminal, columns and lines.
 const LEAST: (u16, u16) = (80, 24);
@@ -206,7 +206,7 @@ fn status(app: &App<'_>, look: Look, area: Rect, buffer: &mut Buffer) {
 /// Says what a search has found.
 fn found(app: &App<'_>, found: &crate::analysis::explore::found::Found) -> String {
     let functions = things(found.functions, "function");
-    let share = crate::base::term::quantity::percent(found.amount.share_of(app.selected.whole));
+    let share = icecore_text::quantity::percent(found.amount.share_of(app.selected.whole));
     let text = format!("/{}/: {functions}, {share} of the selection", found.matching.pattern);
     let is_of_names = matches!(
         app.pane,

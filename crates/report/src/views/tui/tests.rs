@@ -6,8 +6,8 @@ use super::app::{App, Wish};
 use super::draw::draw;
 use super::keys::action;
 use super::*;
-use crate::profile::{Profile, Thread, fixture};
-use crate::stacks::hits::Moment;
+use icecore_profile::named::{Profile, Thread, fixture};
+use icecore_profile::stacks::hits::Moment;
 
 /// Two processes of one thread each; each sample weighs 10 ns, and comes 10 ns after the one before it.
 fn profile(stacks: &[(&str, u64)]) -> Profile {

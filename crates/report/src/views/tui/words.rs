@@ -4,7 +4,7 @@ use super::Facts;
 use crate::analysis::explore::Explorer;
 use crate::analysis::explore::filters::{Filters, Rule, Subject, Verb};
 use crate::analysis::explore::selected::Selected;
-use crate::base::term::quantity::{things, weight};
+use icecore_text::quantity::{things, weight};
 
 /// Returns what 100 % is.
 pub(super) fn whole(facts: &Facts, selected: &Selected) -> String {

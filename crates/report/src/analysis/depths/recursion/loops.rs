@@ -3,9 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::super::{Depths, Distribution};
-use crate::base::map::{Interned, Map};
-use crate::profile::names::{Function, Names, Side};
-use crate::profile::{Profile, depth_first};
+use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::names::{Function, Names, Side};
+use icecore_profile::named::{Profile, depth_first};
 use icecore_symbolize::Reason;
 
 /// Of longer ways from a function back to itself only the shortest is kept.

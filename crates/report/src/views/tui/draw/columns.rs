@@ -6,12 +6,12 @@ use ratatui::style::Style;
 
 use super::{Look, line, scrolled};
 use crate::analysis::explore::call_tree::{CallTree, Label, Node};
-use crate::base::term::quantity::{count, percent, weight};
-use crate::profile::Amount;
-use crate::profile::names::short;
 use crate::views::tui::app::{App, Pane, Sort};
 use crate::views::tui::items::{self, Branch, Item};
 use crate::views::tui::words;
+use icecore_profile::named::Amount;
+use icecore_profile::named::names::short;
+use icecore_text::quantity::{count, percent, weight};
 
 /// The columns of a pane: a heading, and how its lines are made.
 pub(super) struct Columns {

@@ -6,9 +6,9 @@ use ratatui::style::Style;
 
 use super::{Look, line};
 use crate::analysis::explore::lanes::Lanes;
-use crate::base::term::chart::chart;
 use crate::views::tui::app::App;
 use crate::views::tui::words;
+use icecore_text::chart::chart;
 
 /// The columns left of the time line.
 const GUTTER: u16 = 22;

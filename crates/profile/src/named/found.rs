@@ -1,0 +1,199 @@
+//! Stores the names that a report found for code, so that the next report can read them.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use icecore_format::records::{NameTable, NamedFrame, NamedPlace};
+
+use crate::map::{Interned, Map};
+use icecore_symbolize::image::{FileOff, Svma};
+use icecore_symbolize::{Answer, Function, Reason};
+
+/// The size at which a table is full, bytes, so that its block is neither huge nor tiny.
+const TABLE_BYTES: usize = 4 << 20;
+/// The size of a place or a frame in a table, bytes.
+const ROW_BYTES: usize = 24;
+
+/// A table under construction.
+#[derive(Debug, Default)]
+pub struct Draft {
+    places: Vec<NamedPlace>,
+    frames: Vec<NamedFrame>,
+    texts: Interned<Box<[u8]>>,
+    text_bytes: usize,
+}
+
+impl Draft {
+    /// Adds the answer for an offset in an image (an image id). Reasons are not stored, because a later report knows better why a
+    /// name is missing. An answer without names is skipped.
+    pub fn answer(&mut self, image: u32, off: FileOff, answer: &Answer) {
+        if let Answer::Unnamed { start: None, at: None, .. } = answer {
+            return;
+        }
+        let (at, start, functions) = match answer {
+            Answer::Named(functions) => (None, None, &functions[..]),
+            Answer::Unnamed { at, start, .. } => (*at, *start, &[][..]),
+        };
+        let [Svma(address), Svma(start)] = [at, start].map(Option::unwrap_or_default);
+        let place = NamedPlace { image, file_off: off.0, address, start, frames: 0..0 };
+        let frame = |function: &'_ Function| {
+            (
+                function.name.as_bytes().into(),
+                function.file.as_ref().map(|file| file.as_bytes().into()),
+                function.line.unwrap_or(0),
+            )
+        };
+        self.place(place, functions.iter().map(frame));
+    }
+
+    /// Copies a place from another table, under an image id of this one.
+    pub fn copy<T: Deref<Target: AsRef<[u8]>>>(&mut self, image: u32, place: &NamedPlace, of: &NameTable<T>) {
+        let text = |position: u32| Box::from(of.texts[position as usize].as_ref());
+        let frames = of.frames[place.frames.clone()].iter();
+        let frames = frames.map(|frame| (text(frame.name), frame.file.map(text), frame.line));
+        self.place(NamedPlace { image, ..place.clone() }, frames);
+    }
+
+    fn place(
+        &mut self,
+        place: NamedPlace,
+        frames: impl Iterator<Item = (Box<[u8]>, Option<Box<[u8]>>, u32)>,
+    ) {
+        let from = self.frames.len();
+        for (name, file, line) in frames {
+            let (name, file) = (self.text(name), file.map(|file| self.text(file)));
+            self.frames.push(NamedFrame { name, file, line });
+        }
+        self.places.push(NamedPlace { frames: from..self.frames.len(), ..place });
+    }
+
+    fn text(&mut self, text: Box<[u8]>) -> u32 {
+        let (before, len) = (self.texts.len(), text.len());
+        let position = self.texts.intern(text);
+        self.text_bytes += if self.texts.len() > before { len } else { 0 };
+        position
+    }
+
+    /// Returns true if the table should be written as a block.
+    pub fn is_full(&self) -> bool {
+        self.text_bytes + ROW_BYTES * (self.places.len() + self.frames.len()) >= TABLE_BYTES
+    }
+
+    /// Takes the table; `None` if it is empty.
+    pub fn take(&mut self) -> Option<NameTable> {
+        let Self { places, frames, texts, .. } = std::mem::take(self);
+        (!places.is_empty()).then(|| NameTable { places, frames, texts: texts.into_items() })
+    }
+}
+
+/// Finds places in tables of names.
+#[derive(Debug, Default)]
+pub struct NameIndex<'a> {
+    tables: &'a [NameTable<Arc<str>>],
+    /// Position of the table and of the place in it, by image and offset.
+    of: Map<(u32, FileOff), (u32, u32)>,
+}
+
+/// A place in one of the tables.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredPlace<'a> {
+    /// The position of its table.
+    pub(crate) number: u32,
+    pub(crate) table: &'a NameTable<Arc<str>>,
+    pub(crate) place: &'a NamedPlace,
+}
+
+impl<'a> NameIndex<'a> {
+    /// Indexes the places; `image_of` maps an image id to a position. Of several rows for a place the last counts. Rows without
+    /// names are skipped: a later report knows better why there is no name.
+    pub fn new(tables: &'a [NameTable<Arc<str>>], image_of: impl Fn(u32) -> Option<u32>) -> Self {
+        let mut of = Map::default();
+        for (number, table) in tables.iter().enumerate() {
+            let says_nothing =
+                |place: &NamedPlace| place.frames.is_empty() && (place.address, place.start) == (0, 0);
+            let places = table.places.iter().enumerate().filter(|(_, place)| !says_nothing(place));
+            for (position, place) in places {
+                if let Some(image) = image_of(place.image) {
+                    of.insert((image, FileOff(place.file_off)), (number as u32, position as u32));
+                }
+            }
+        }
+        Self { tables, of }
+    }
+
+    /// Lists the images of all places; each as often as it has places.
+    pub fn images(&self) -> impl Iterator<Item = u32> + '_ {
+        self.of.keys().map(|(image, _)| *image)
+    }
+
+    /// Finds the place of an offset in an image.
+    pub fn find(&self, image: u32, off: FileOff) -> Option<StoredPlace<'a>> {
+        let (number, place) = *self.of.get(&(image, off))?;
+        let table = &self.tables[number as usize];
+        Some(StoredPlace { number, table, place: &table.places[place as usize] })
+    }
+}
+
+impl<'a> StoredPlace<'a> {
+    /// Returns the frames, innermost first.
+    pub(crate) fn frames(&self) -> &'a [NamedFrame] {
+        &self.table.frames[self.place.frames.clone()]
+    }
+
+    /// Converts the place to an answer. Code without a name gets no reason.
+    pub fn to_answer(self) -> Answer {
+        let text = |position: u32| self.table.texts[position as usize].clone();
+        let function = |frame: &NamedFrame| Function {
+            name: text(frame.name),
+            file: frame.file.map(text),
+            line: Some(frame.line).filter(|line| *line > 0),
+        };
+        match self.frames() {
+            [] => {
+                let known = |at: Svma| Some(at).filter(|at| at.0 > 0);
+                let (start, at) = (known(Svma(self.place.start)), known(Svma(self.place.address)));
+                Answer::Unnamed { reason: Reason::NoSymbol, start, at }
+            }
+            frames => Answer::Named(frames.iter().map(function).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, line: Option<u32>) -> Function {
+        Function { name: name.into(), file: line.map(|_| "/src/a.c".into()), line }
+    }
+
+    fn text(bytes: &[u8]) -> Arc<str> {
+        String::from_utf8_lossy(bytes).into()
+    }
+
+    #[test]
+    fn answers_come_back_and_texts_are_kept_once() {
+        let named = Answer::Named(vec![function("inner", Some(3)), function("outer", Some(9))]);
+        let bare = Answer::Named(vec![function("outer", None)]);
+        let unnamed = Answer::Unnamed { reason: Reason::NoSymbol, start: Some(Svma(8)), at: Some(Svma(9)) };
+        let mut draft = Draft::default();
+        let made = Answer::Unnamed { reason: Reason::Jit, start: None, at: None };
+        for (off, answer) in [(1, &bare), (1, &named), (2, &bare), (3, &unnamed), (4, &made)] {
+            draft.answer(7, FileOff(off), answer);
+        }
+        let table = draft.take().expect("places");
+        assert_eq!(table.texts.len(), 3);
+        let mut copy = Draft::default();
+        table.places.iter().for_each(|place| copy.copy(5, place, &table));
+        let copy = copy.take().expect("places");
+        let tables = [NameTable {
+            places: copy.places,
+            frames: copy.frames,
+            texts: copy.texts.iter().map(|bytes| text(bytes)).collect(),
+        }];
+        let found = NameIndex::new(&tables, |image| (image == 5).then_some(0));
+        let answer = |off| found.find(0, FileOff(off)).map(StoredPlace::to_answer);
+        assert_eq!([1, 2, 3, 4].map(answer), [Some(named), Some(bare), Some(unnamed), None]);
+        assert!(draft.take().is_none());
+    }
+}

@@ -1,0 +1,438 @@
+//! Names the frames of every place: one function, or several if some were inlined.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::map::{Interned, Map};
+use crate::named::embedded::Embedded;
+use crate::named::found::{self, NameIndex};
+use crate::recording::load::{Tables, clean};
+use crate::stacks::kernel::KernelSymbols;
+use crate::stacks::locate::{CodeLocation, Locator};
+use icecore_elf::demangled;
+use icecore_symbolize::image::{FileOff, Finder, Identity};
+use icecore_symbolize::{Answer, Reason, Wanted, symbolize};
+use icecore_text::quantity::things;
+use icecore_text::shorten::{MAX_NAME_BYTES, shorten};
+
+/// The mode in which a frame ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// In user mode.
+    User,
+    /// In the kernel.
+    Kernel,
+}
+
+/// A function of an image, or a substitute for an unnamed one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Its name; a substitute for an unnamed function: `cc1+0x5a3b40`, `[unmapped]`.
+    pub name: Box<str>,
+    /// Its image, a position in [`Names::images`]; `None` if the image is unknown.
+    pub image: Option<u32>,
+    /// The mode in which it ran.
+    pub side: Side,
+    /// Why it has no name; `None` if it has one.
+    pub reason: Option<Reason>,
+}
+
+impl Function {
+    /// Returns true if this is no code, but separates the stack of a waker, or names it.
+    pub fn is_marker(&self) -> bool {
+        self.image.is_none() && self.reason.is_none()
+    }
+}
+
+/// One frame of a named stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// A position in [`Names::functions`].
+    pub function: u32,
+    /// Source file, a position in [`Names::files`].
+    pub file: Option<u32>,
+    /// The line in the source file: where the function was, or where it called the next one.
+    pub line: Option<u32>,
+    /// The function was inlined into its caller.
+    pub inlined: bool,
+}
+
+/// The name of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ImageName {
+    /// Whole path as the process saw it, `[kernel]`, or `[module]`.
+    pub path: Box<str>,
+}
+
+/// Functions and frames, each once, and the frames of each place.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Images, first those of [`crate::stacks::locate::Locator::images`], then the kernel's.
+    pub images: Vec<ImageName>,
+    /// Functions.
+    pub functions: Vec<Function>,
+    /// Source files.
+    pub files: Vec<Box<str>>,
+    /// Frames.
+    pub frames: Vec<Frame>,
+    /// The frames of each place, in the order of the places.
+    pub of_places: Lists,
+    /// The number of names of functions, files and images over 4 KiB, which are shortened.
+    pub shortened: u64,
+}
+
+/// The most functions that are shown for one place: the function itself, and those inlined into it, innermost first.
+const MAX_INLINED: usize = 256;
+
+/// The frames of places: short lists, one after the other.
+#[derive(Debug, Default)]
+pub struct Lists {
+    frames: Vec<u32>,
+    /// The end of each list.
+    ends: Vec<usize>,
+}
+
+impl Lists {
+    /// Returns the list of a place, innermost frame first; never empty.
+    pub fn of(&self, place: usize) -> &[u32] {
+        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.frames[begin..self.ends[place]]
+    }
+}
+
+impl Names {
+    /// Returns the function of a frame.
+    pub fn function(&self, frame: u32) -> &Function {
+        &self.functions[self.frames[frame as usize].function as usize]
+    }
+
+    /// Returns the image of a function.
+    pub fn image(&self, function: &Function) -> Option<&ImageName> {
+        function.image.map(|image| &self.images[image as usize])
+    }
+
+    /// Says for people how many names were shortened.
+    pub fn remark(&self) -> Option<String> {
+        let text = || {
+            format!(
+                "{} longer than {MAX_NAME_BYTES} bytes: they are shortened",
+                things(self.shortened, "name")
+            )
+        };
+        (self.shortened > 0).then(text)
+    }
+}
+
+/// Names all places, and reports progress to `tick` in addresses. Answers that an earlier report stored in the recording are used
+/// unchanged.
+pub fn name(
+    places: &[CodeLocation],
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Names {
+    let (tables, images) = (locator.tables, &locator.images);
+    let kernel = KernelSymbols::new(&tables.kernel_symbols);
+    let found = NameIndex::new(&tables.names, |image| locator.image(image));
+    let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
+    let mut book = Book::new(images);
+    for (place, answer) in places.iter().zip(&answers) {
+        match place {
+            CodeLocation::Image(image, off) => match found.find(*image, *off) {
+                Some(place) if !place.frames().is_empty() => book.found(*image, place),
+                known => {
+                    let known = known.map(found::StoredPlace::to_answer);
+                    book.answered(
+                        *image,
+                        &images[*image as usize].path,
+                        *off,
+                        known.as_ref().or(answer.as_ref()),
+                    );
+                }
+            },
+            CodeLocation::Kernel(part, address) => match kernel.find(*part, *address) {
+                Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
+                None => {
+                    let name = format!("[kernel]+{:#x}", address.0);
+                    book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
+                }
+            },
+            CodeLocation::Jit(code, line) => book.jit(tables, *code, *line),
+            CodeLocation::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
+            CodeLocation::Lost => book.nowhere("[stack lost]", Reason::StackLost),
+        }
+        book.of_places.ends.push(book.of_places.frames.len());
+    }
+    Names {
+        images: book.images.into_items(),
+        functions: book.functions.into_items(),
+        files: book.files.into_items(),
+        frames: book.frames.into_items(),
+        of_places: book.of_places,
+        shortened: book.shortened,
+    }
+}
+
+/// Finds out the names of the requested places in images. A function whose name is in the recording has that name, even if its file
+/// is here; inlined functions and lines come from files only.
+pub fn find_out(
+    places: &[CodeLocation],
+    locator: &Locator<'_>,
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+    is_wanted: impl Fn(u32, FileOff) -> bool,
+) -> Vec<Option<Answer>> {
+    let wanted =
+        |place: &CodeLocation| matches!(place, CodeLocation::Image(image, off) if is_wanted(*image, *off));
+    let wanted: Vec<Option<CodeLocation>> =
+        places.iter().map(|place| wanted(place).then_some(*place)).collect();
+    let (mut answers, embedded) = rayon::join(
+        || ask(&wanted, &locator.images, finder, tick),
+        || Embedded::new(&locator.tables.symbols, |image| locator.image(image)),
+    );
+    wanted.par_iter().zip(&mut answers).for_each(|(place, answer)| {
+        let Some(CodeLocation::Image(image, off)) = place else { return };
+        if let Some(name) = embedded.find(*image, *off) {
+            rename(answer, name);
+        }
+    });
+    answers
+}
+
+/// Symbolizes the requested places in images; returns an answer for each.
+fn ask(
+    places: &[Option<CodeLocation>],
+    images: &[Identity],
+    finder: &Finder<'_>,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Vec<Option<Answer>> {
+    let mut of_image = vec![Vec::new(); images.len()];
+    for (position, place) in places.iter().enumerate() {
+        if let Some(CodeLocation::Image(image, off)) = place {
+            of_image[*image as usize].push((*off, position));
+        }
+    }
+    of_image.par_iter_mut().for_each(|offsets| offsets.sort_unstable());
+    let offsets = |of_image: &Vec<(FileOff, usize)>| of_image.iter().map(|(off, _)| *off).collect();
+    let offsets: Vec<Vec<FileOff>> = of_image.iter().map(offsets).collect();
+    let used = |(_, offsets): &(_, &Vec<FileOff>)| !offsets.is_empty();
+    let wanted = images.iter().zip(&offsets).filter(used);
+    let wanted: Vec<Wanted<'_>> = wanted.map(|(image, offsets)| Wanted { image, offsets }).collect();
+    let answers = symbolize(&wanted, finder, tick).into_iter().flatten();
+    let mut of_place = vec![None; places.len()];
+    for ((_, position), answer) in of_image.iter().flatten().zip(answers) {
+        of_place[*position] = Some(answer);
+    }
+    of_place
+}
+
+/// Replaces the name of the function around an address by the recording's.
+fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
+    let physical = match answer {
+        Some(Answer::Named(functions)) => functions.last_mut(),
+        _ => None,
+    };
+    match physical {
+        Some(physical) => physical.name = name.clone(),
+        None => {
+            let function = icecore_symbolize::Function { name: name.clone(), file: None, line: None };
+            *answer = Some(Answer::Named(vec![function]));
+        }
+    }
+}
+
+/// Collects functions, files and frames while places are named.
+struct Book {
+    images: Interned<ImageName>,
+    functions: Interned<Function>,
+    files: Interned<Box<str>>,
+    frames: Interned<Frame>,
+    of_places: Lists,
+    /// The position in `images` by position in the identities: two identities can have one path.
+    image_of: Vec<u32>,
+    /// Functions by table, text and image, and files by table and text, from tables in the recording: each text is looked up once,
+    /// however often it is used.
+    found: Map<(u32, u32, u32), u32>,
+    found_files: Map<(u32, u32), u32>,
+    /// Functions and files by the address of the answer's text, which stays valid as long as all answers exist.
+    answered: Map<(*const u8, u32), u32>,
+    answered_files: Map<*const u8, u32>,
+    shortened: u64,
+}
+
+impl Book {
+    fn new(identities: &[Identity]) -> Self {
+        let mut images = Interned::new();
+        let shortened = identities.iter().filter(|i| i.path.len() > MAX_NAME_BYTES).count() as u64;
+        let path = |i: &Identity| shorten(&i.path, MAX_NAME_BYTES).into();
+        let image_of = identities.iter().map(|i| images.intern(ImageName { path: path(i) }));
+        let image_of = image_of.collect();
+        Self {
+            images,
+            functions: Interned::new(),
+            files: Interned::new(),
+            frames: Interned::new(),
+            of_places: Lists::default(),
+            image_of,
+            found: Map::default(),
+            found_files: Map::default(),
+            answered: Map::default(),
+            answered_files: Map::default(),
+            shortened,
+        }
+    }
+
+    /// Returns the position of a file; adds the file if it is new.
+    fn file(&mut self, path: &str) -> u32 {
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        self.files.intern(shorten(path, MAX_NAME_BYTES).into())
+    }
+
+    /// Returns the position of a function; adds the function if it is new.
+    fn function(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) -> u32 {
+        self.shortened += u64::from(name.len() > MAX_NAME_BYTES);
+        self.functions.intern(Function { name: shorten(name, MAX_NAME_BYTES).into(), image, side, reason })
+    }
+
+    /// Names a place as a table in the recording does.
+    fn found(&mut self, image: u32, place: found::StoredPlace<'_>) {
+        let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
+        let frames = place.frames();
+        for (depth, frame) in shown(frames) {
+            let Some(frame) = frame else {
+                self.left_out(image, frames.len());
+                continue;
+            };
+            let file = frame.file.map(|file| match self.found_files.get(&(number, file)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.file(&texts[file as usize]);
+                    self.found_files.insert((number, file), new);
+                    new
+                }
+            });
+            let function = match self.found.get(&(number, frame.name, image)) {
+                Some(known) => *known,
+                None => {
+                    let new = self.function(&texts[frame.name as usize], Some(image), Side::User, None);
+                    self.found.insert((number, frame.name, image), new);
+                    new
+                }
+            };
+            let line = Some(frame.line).filter(|line| *line > 0);
+            self.frame(Frame { function, file, line, inlined: depth + 1 < frames.len() });
+        }
+    }
+
+    /// Adds a substitute for inlined functions that are too many to be shown.
+    fn left_out(&mut self, image: u32, all: usize) {
+        let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
+        let function = self.function(&name, Some(image), Side::User, None);
+        self.frame(Frame { function, file: None, line: None, inlined: true });
+    }
+
+    fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
+        let own = self.image_of[image as usize];
+        let image = Some(own);
+        match answer {
+            Some(Answer::Named(functions)) if !functions.is_empty() => {
+                let physical = functions.len() - 1;
+                for (depth, function) in shown(functions) {
+                    match function {
+                        Some(function) => self.named(own, function, depth < physical),
+                        None => self.left_out(own, functions.len()),
+                    }
+                }
+            }
+            Some(Answer::Unnamed { reason, start, at }) => {
+                let address = start.or(*at).map_or(off.0, |svma| svma.0);
+                let name = match reason {
+                    Reason::Jit => "[jit]".to_owned(),
+                    Reason::Vdso => "[vdso]".to_owned(),
+                    Reason::Special if !path.is_empty() => path.to_owned(),
+                    _ => format!("{}+{address:#x}", short(path)),
+                };
+                self.alone(&name, image, Side::User, Some(*reason));
+            }
+            _ => {
+                let name = format!("{}+{:#x}", short(path), off.0);
+                self.alone(&name, image, Side::User, Some(Reason::NoSymbol));
+            }
+        }
+    }
+
+    fn named(&mut self, image: u32, function: &icecore_symbolize::Function, inlined: bool) {
+        let file = function.file.as_ref().map(|file| match self.answered_files.get(&file.as_ptr()) {
+            Some(known) => *known,
+            None => {
+                let new = self.file(&clean(file.as_bytes()));
+                self.answered_files.insert(file.as_ptr(), new);
+                new
+            }
+        });
+        let named = match self.answered.get(&(function.name.as_ptr(), image)) {
+            Some(known) => *known,
+            None => {
+                let new = self.function(&clean(function.name.as_bytes()), Some(image), Side::User, None);
+                self.answered.insert((function.name.as_ptr(), image), new);
+                new
+            }
+        };
+        self.frame(Frame { function: named, file, line: function.line, inlined });
+    }
+
+    fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) {
+        let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
+        self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
+        let image = Some(self.images.intern(ImageName { path: shorten(&path, MAX_NAME_BYTES).into() }));
+        self.alone(name, image, Side::Kernel, reason);
+    }
+
+    /// Names JIT code as its process did, with the source line.
+    fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
+        let code = tables.jit.get(code as usize);
+        let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
+        let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
+        let name = clean(name.as_bytes());
+        let function = self.function(&name, image, Side::User, None);
+        let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
+        let file = line.map(|line| self.file(tables.text(line.file)));
+        let line = line.map(|line| line.line).filter(|line| *line > 0);
+        self.frame(Frame { function, file, line, inlined: false });
+    }
+
+    fn nowhere(&mut self, name: &str, reason: Reason) {
+        self.alone(name, None, Side::User, Some(reason));
+    }
+
+    fn alone(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) {
+        let function = self.function(name, image, side, reason);
+        self.frame(Frame { function, file: None, line: None, inlined: false });
+    }
+
+    /// Adds a frame to the current place.
+    fn frame(&mut self, frame: Frame) {
+        let frame = self.frames.intern(frame);
+        self.of_places.frames.push(frame);
+    }
+}
+
+/// Lists the functions of a place that are shown, with their depths, innermost first; `None` stands for the skipped ones.
+fn shown<T>(functions: &[T]) -> impl Iterator<Item = (usize, Option<&T>)> {
+    let len = functions.len();
+    let kept = if len > MAX_INLINED { MAX_INLINED - 1 } else { len };
+    let physical = functions.iter().enumerate().skip(kept.max(len.saturating_sub(1)));
+    let gap = (kept < len).then_some((kept, None));
+    let inner = functions.iter().enumerate().take(kept).map(|(depth, function)| (depth, Some(function)));
+    inner.chain(gap).chain(physical.map(|(depth, function)| (depth, Some(function))))
+}
+
+/// Returns the last part of a path, without the kernel's remark that the file was deleted.
+pub fn short(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    match path.rsplit('/').next() {
+        Some(last) if !last.is_empty() => last,
+        _ => path,
+    }
+}

@@ -1,0 +1,97 @@
+//! Compares how many samples are in a file with what its receipts say: blocks of samples that are gone leave no other trace.
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{Cause, LossesV1, Payload as _, ReceiptV1};
+
+/// Begin of the text that `cut` and `compact` add to a receipt when they keep fewer samples than were recorded; the number
+/// of kept samples follows. If there are several, the last one counts.
+pub const KEPT: &str = "samples kept: ";
+
+/// Text in a receipt that `repair` wrote for a session without one.
+pub const REPAIRED: &str = "repaired";
+
+/// The samples of one session that has a receipt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Where its receipt lies, bytes from the start of the file.
+    pub(crate) receipt_off: u64,
+    /// End of sampling on its own clock, ns.
+    pub(crate) end_ns: u64,
+    /// Samples in the file, by the headers of their blocks.
+    pub(crate) in_file: u64,
+    /// Samples that the file should have: those of the receipt without those that are known to be lost since.
+    pub(crate) expected: u64,
+    /// The file says itself that blocks were lost before it was written.
+    pub(crate) blocks_lost: bool,
+}
+
+impl Counted {
+    /// Counts the samples that are missing although nothing in the file says so.
+    pub(crate) fn missing(&self) -> u64 {
+        self.expected.saturating_sub(self.in_file)
+    }
+}
+
+/// Returns the number of samples that a receipt claims.
+pub fn expected(receipt: &ReceiptV1) -> u64 {
+    kept(receipt).unwrap_or(receipt.samples)
+}
+
+fn kept(receipt: &ReceiptV1) -> Option<u64> {
+    receipt.ended_by.iter().rev().find_map(|by| by.strip_prefix(KEPT)?.parse().ok())
+}
+
+/// Counts the samples of all sessions with a receipt.
+///
+/// # Cost
+/// Opens the blocks of losses and receipts, which are few and small.
+pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
+    let mut sessions = Vec::new();
+    let (mut now, mut damaged, mut lost) = (Counted::default(), 0_u64, 0_u64);
+    for entry in recording.entries() {
+        match (entry.header.kind, entry.header.version) {
+            (Kind::SESSION, _) => (now, damaged, lost) = Default::default(),
+            (Kind::SAMPLES, _) => now.in_file += u64::from(entry.header.items),
+            (LossesV1::KIND, LossesV1::VERSION) => {
+                let Ok(payload) = recording.payload(entry) else { continue };
+                let Ok(losses) = payload.view::<LossesV1>() else { continue };
+                for loss in losses.rows() {
+                    now.blocks_lost |= loss.cause == Cause::BLOCKS_DAMAGED && loss.count > 0;
+                    let of = |is_it| if is_it { loss.count } else { 0 };
+                    damaged = damaged.saturating_add(of(loss.cause == Cause::DAMAGED));
+                    lost = lost.saturating_add(of(loss.cause != Cause::BLOCKS_DAMAGED));
+                }
+            }
+            (ReceiptV1::KIND, ReceiptV1::VERSION) => {
+                let payload = recording.payload(entry);
+                let receipt = payload.and_then(|payload| payload.view::<ReceiptV1>()?.to_owned_record());
+                if let Ok(receipt) = receipt {
+                    // What a cut has kept, and what a repair has found, are counted without what was lost before.
+                    let lost = match kept(&receipt) {
+                        Some(_) => 0,
+                        None if receipt.ended_by.iter().any(|by| by == REPAIRED) => {
+                            lost.saturating_sub(receipt.lost)
+                        }
+                        None => damaged,
+                    };
+                    let expected = expected(&receipt).saturating_sub(lost);
+                    sessions.push(Counted {
+                        receipt_off: entry.off,
+                        end_ns: receipt.end_ns,
+                        expected,
+                        ..now
+                    });
+                }
+                (now, damaged, lost) = Default::default();
+            }
+            _ => {}
+        }
+    }
+    sessions
+}
+
+/// Adds up the samples that are gone.
+pub(crate) fn missing(recording: &Recording) -> u64 {
+    sessions(recording).iter().fold(0, |sum, session| sum.saturating_add(session.missing()))
+}

@@ -1,0 +1,325 @@
+//! Address spaces, replayed: which mapping was at an address of a process at a moment.
+//!
+//! ```text
+//! process 7   FOUND────────────EXEC──────────────EXIT     FORK (the number is used again)──
+//! lives       ├─ life 0 ───────┼─ life 1 ─────────┤        ├─ life 2: begins as a copy ────
+//! mappings     A   B            C  D                        of its parent at that moment
+//! spaces      0│ 1 │ 2         3│4 │ 5                     6
+//! ```
+//!
+//! A *life* is one address space, from fork or exec to the next exec. Its mappings are laid over each
+//! other in time order; a *space* is a life after so many of them. Samples name spaces, so each
+//! distinct stack is looked up once per space. Where JIT code replaces other such code, a new space begins as
+//! well, so that an address shows one thing in a space: see `code`.
+
+mod code;
+mod layers;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use icecore_elf::{Avma, FileOff};
+use icecore_format::records::{Change, JitCode, Lifecycle, Mapping, Origin};
+
+use code::Code;
+use layers::Layers;
+
+/// Mappings of one image in one address space that are looked at: real programs have a handful.
+const LOOKED_AT: usize = 4096;
+
+/// Returns the offset in its file of an address that a mapping holds.
+pub fn offset_in(mapping: &Mapping, address: Avma) -> FileOff {
+    FileOff((address.0 - mapping.start).wrapping_add(mapping.file_off))
+}
+
+/// One address space at one moment; dense from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub u32);
+
+/// All address spaces of a recording.
+#[derive(Debug, Default)]
+pub struct Spaces {
+    lives: Vec<Life>,
+    layers: Vec<Layers>,
+    /// JIT code, by the number of the life; only of lives that have some.
+    code: HashMap<u32, Code>,
+    by_tgid: HashMap<u32, Vec<u32>>,
+}
+
+/// One address space from fork or exec to the next exec.
+#[derive(Debug)]
+struct Life {
+    from_ns: u64,
+    first_space: u32,
+    /// The parent's life, and the moment of the fork.
+    copied_from: Option<(u32, u64)>,
+    mappings: Vec<Mapping>,
+    /// Positions of mappings, ordered by image.
+    by_image: Vec<u32>,
+    /// Name of the leading thread, a string id; 0 if it was never told.
+    comm: u32,
+    /// The first thread has ended.
+    first_has_ended: bool,
+    /// The other threads that have begun in it, and run.
+    others: HashSet<u32>,
+}
+
+impl Spaces {
+    /// Replays the changes of tasks and their mappings.
+    ///
+    /// Both are merged by time; at equal times a change of a task comes before a mapping, because an
+    /// exec empties the address space into which the new program is then mapped.
+    pub fn replay(changes: &[Lifecycle], mappings: &[Mapping]) -> Self {
+        Self::replay_with_code(changes, mappings, &[])
+    }
+
+    /// As [`Spaces::replay`], and lays JIT code over each other in the address spaces that it belongs to.
+    pub fn replay_with_code(changes: &[Lifecycle], mappings: &[Mapping], code: &[JitCode]) -> Self {
+        let mut changes: Vec<&Lifecycle> = changes.iter().collect();
+        let mut mappings: Vec<&Mapping> = mappings.iter().filter(|m| m.len > 0).collect();
+        // An exec renames its thread at the moment from which it counts: the old program keeps its name.
+        changes.sort_by_key(|c| (c.time_ns, c.change != Change::EXEC));
+        mappings.sort_by_key(|m| m.time_ns);
+        let mut spaces = Self::default();
+        let mut changes = changes.into_iter().peekable();
+        for mapping in mappings {
+            while let Some(change) = changes.next_if(|c| c.time_ns <= mapping.time_ns) {
+                spaces.change(change);
+            }
+            spaces.map(mapping);
+        }
+        changes.for_each(|change| spaces.change(change));
+        spaces.make(code);
+        spaces.number_spaces();
+        spaces
+    }
+
+    /// Finds the address space of a process at a moment.
+    pub fn space(&self, tgid: u32, time_ns: u64) -> Option<SpaceId> {
+        self.stay(tgid, time_ns).0
+    }
+
+    /// Finds the address space of a process at a moment, and how long it has been and will be that one.
+    pub fn stay(&self, tgid: u32, time_ns: u64) -> (Option<SpaceId>, Range<u64>) {
+        let lives = self.by_tgid.get(&tgid).map_or(&[][..], |lives| lives);
+        let begin = |life: &u32| self.lives[*life as usize].from_ns;
+        let after = lives.partition_point(|life| begin(life) <= time_ns);
+        let next_ns = lives.get(after).map_or(u64::MAX, begin);
+        let Some(life) = after.checked_sub(1).map(|last| &self.lives[lives[last] as usize]) else {
+            return (None, 0..next_ns);
+        };
+        let version = life.version(time_ns) as usize;
+        let newest = version.checked_sub(1).and_then(|newest| life.mappings.get(newest));
+        let from_ns = newest.map_or(life.from_ns, |mapping| mapping.time_ns.max(life.from_ns));
+        let to_ns = life.mappings.get(version).map_or(next_ns, |mapping| mapping.time_ns.min(next_ns));
+        (Some(SpaceId(life.first_space + version as u32)), from_ns..to_ns)
+    }
+
+    /// Finds the mapping that holds an address.
+    pub fn find(&self, space: SpaceId, address: Avma) -> Option<&Mapping> {
+        let mut life = self.life_of(space)?;
+        let mut version = space.0 - self.lives[life].first_space;
+        loop {
+            if let Some(number) = self.layers[life].find(address, version) {
+                return self.lives[life].mappings.get(number as usize);
+            }
+            let (parent, forked_ns) = self.lives[life].copied_from?;
+            life = parent as usize;
+            version = self.lives[life].version(forked_ns);
+        }
+    }
+
+    /// Finds the address at which a space shows an offset of an image, the newest if there are several.
+    pub fn address(&self, space: SpaceId, image: u32, file_off: FileOff) -> Option<Avma> {
+        let mut life = self.life_of(space)?;
+        let mut version = space.0 - self.lives[life].first_space;
+        loop {
+            let address = self.lives[life].showing(image, version).take(LOOKED_AT).find_map(|m| {
+                let into = file_off.0.checked_sub(m.file_off).filter(|into| *into < m.len)?;
+                let address = Avma(m.start.checked_add(into)?);
+                (self.find(space, address) == Some(m)).then_some(address)
+            });
+            if address.is_some() {
+                return address;
+            }
+            let (parent, forked_ns) = self.lives[life].copied_from?;
+            life = parent as usize;
+            version = self.lives[life].version(forked_ns);
+        }
+    }
+
+    /// Finds the JIT code that holds an address, a position in what was replayed.
+    pub fn code(&self, space: SpaceId, address: Avma) -> Option<usize> {
+        let number = self.life_of(space)?;
+        let code = self.code.get(&(number as u32))?;
+        let life = &self.lives[number];
+        let version = (space.0 - life.first_space) as usize;
+        let newest = version.checked_sub(1).and_then(|newest| life.mappings.get(newest));
+        code.find(address, newest.map_or(life.from_ns, |mapping| mapping.time_ns))
+    }
+
+    /// Tells the name of the process to which a space belongs, a string id; 0 if it was never told.
+    pub fn process_name(&self, space: SpaceId) -> u32 {
+        self.life_of(space).map_or(0, |life| self.lives[life].comm)
+    }
+
+    /// Finds the life of a process at a moment: its number among all address spaces.
+    pub(crate) fn life(&self, tgid: u32, time_ns: u64) -> Option<u32> {
+        let lives = self.by_tgid.get(&tgid)?;
+        let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= time_ns);
+        lives.get(after.checked_sub(1)?).copied()
+    }
+
+    /// The life that a space belongs to.
+    pub(crate) fn life_of(&self, space: SpaceId) -> Option<usize> {
+        self.lives.partition_point(|life| life.first_space <= space.0).checked_sub(1)
+    }
+
+    fn change(&mut self, change: &Lifecycle) {
+        let process = change.tgid;
+        let current = self.current(process);
+        match change.change {
+            Change::FOUND if current.is_none() => {
+                self.begin(process, Life { comm: change.comm, ..Life::beginning(0) });
+            }
+            Change::FORK if change.parent_tgid != process => {
+                let parent = self.current(change.parent_tgid);
+                let copied_from = parent.map(|life| self.original(life, change.time_ns));
+                let comm = change.comm;
+                self.begin(process, Life { copied_from, comm, ..Life::beginning(change.time_ns) });
+            }
+            Change::EXEC => {
+                self.begin(process, Life { comm: change.comm, ..Life::beginning(change.time_ns) });
+            }
+            // A process that was found after its fork or exec has its name from these: the scan may have
+            // looked before them.
+            Change::COMM if change.tid == process => {
+                if let Some(life) = current.filter(|_| change.comm != 0) {
+                    self.lives[life].comm = change.comm;
+                }
+            }
+            Change::FORK => {
+                if let Some(life) = current {
+                    self.lives[life].others.insert(change.tid);
+                }
+            }
+            Change::EXIT => {
+                if let Some(life) = current {
+                    let life = &mut self.lives[life];
+                    life.first_has_ended |= change.tid == process;
+                    life.others.remove(&change.tid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, mapping: &Mapping) {
+        let life = match self.current(mapping.tgid) {
+            Some(life) if !self.lives[life].has_ended() => life,
+            // Its fork was lost: a new process under a used number.
+            Some(_) => self.begin(mapping.tgid, Life::beginning(mapping.time_ns)),
+            None => self.begin(mapping.tgid, Life::beginning(0)),
+        };
+        let life = &mut self.lives[life];
+        let scanned = mapping.origin == Origin::SCAN;
+        let time_ns = if scanned { life.from_ns } else { mapping.time_ns };
+        life.mappings.push(Mapping { time_ns, ..*mapping });
+    }
+
+    /// Notes JIT code, and the moments at which it changes as mappings of nothing.
+    fn make(&mut self, code: &[JitCode]) {
+        let mut of_lives: HashMap<u32, Vec<(usize, &JitCode)>> = HashMap::new();
+        for (row, code) in code.iter().enumerate() {
+            if code.start >= code.end || code.name.is_empty() {
+                continue;
+            }
+            let Some(lives) = self.by_tgid.get(&code.tgid) else { continue };
+            let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= code.since_ns);
+            if let Some(life) = lives.get(after.saturating_sub(1)) {
+                of_lives.entry(*life).or_default().push((row, code));
+            }
+        }
+        for (number, rows) in of_lives {
+            let code = Code::new(rows);
+            let life = &mut self.lives[number as usize];
+            let mut turns: Vec<u64> = code.turns().filter(|ns| *ns > life.from_ns).collect();
+            turns.sort_unstable();
+            turns.dedup();
+            let (tgid, start, len, file_off, image) = (0, 0, 0, 0, u32::MAX);
+            let origin = Origin::EVENT;
+            let mount_ns = 0;
+            let nothing = |time_ns| Mapping { time_ns, tgid, start, len, file_off, image, origin, mount_ns };
+            life.mappings.extend(turns.into_iter().map(nothing));
+            self.code.insert(number, code);
+        }
+    }
+
+    fn current(&self, tgid: u32) -> Option<usize> {
+        self.by_tgid.get(&tgid).and_then(|lives| lives.last()).map(|life| *life as usize)
+    }
+
+    fn begin(&mut self, tgid: u32, life: Life) -> usize {
+        let number = self.lives.len();
+        self.lives.push(life);
+        self.by_tgid.entry(tgid).or_default().push(number as u32);
+        number
+    }
+
+    /// What a fork copies. A copy that has mapped nothing itself stands for its original, so that long
+    /// lines of forks cost nothing.
+    fn original(&self, life: usize, forked_ns: u64) -> (u32, u64) {
+        match self.lives[life].copied_from {
+            Some(original) if self.lives[life].mappings.is_empty() => original,
+            _ => (life as u32, forked_ns),
+        }
+    }
+
+    fn number_spaces(&mut self) {
+        let mut next = 0u32;
+        for life in &mut self.lives {
+            // A scan comes after the first events, and what it found was there before them, or is stale:
+            // it counts from the beginning of the life and lies below what the kernel reported.
+            life.mappings.sort_by_key(|m| (m.time_ns, m.origin != Origin::SCAN));
+            life.by_image = (0..life.mappings.len() as u32).collect();
+            life.by_image.sort_by_key(|position| life.mappings[*position as usize].image);
+            life.first_space = next;
+            next = next.saturating_add(life.mappings.len() as u32).saturating_add(1);
+        }
+        let bounds = |m: &Mapping| (Avma(m.start), Avma(m.start.saturating_add(m.len)));
+        self.layers = self
+            .lives
+            .iter()
+            .map(|life| Layers::new(&life.mappings.iter().map(bounds).collect::<Vec<_>>()))
+            .collect();
+    }
+}
+
+impl Life {
+    fn beginning(from_ns: u64) -> Self {
+        let (mappings, by_image, others) = Default::default();
+        let (first_space, copied_from, comm, first_has_ended) = (0, None, 0, false);
+        Self { from_ns, first_space, copied_from, mappings, by_image, comm, first_has_ended, others }
+    }
+
+    /// Returns true if no thread of the process is known to run.
+    fn has_ended(&self) -> bool {
+        self.first_has_ended && self.others.is_empty()
+    }
+
+    /// Lists the mappings of an image among the first `version`, newest first.
+    fn showing(&self, image: u32, version: u32) -> impl Iterator<Item = &Mapping> {
+        let of = |position: &u32| &self.mappings[*position as usize];
+        let begin = self.by_image.partition_point(|position| of(position).image < image);
+        let len = self.by_image[begin..].partition_point(|at| of(at).image == image && *at < version);
+        self.by_image[begin..begin + len].iter().rev().map(of)
+    }
+
+    /// Counts the mappings that are there at a moment.
+    fn version(&self, time_ns: u64) -> u32 {
+        self.mappings.partition_point(|m| m.time_ns <= time_ns) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;

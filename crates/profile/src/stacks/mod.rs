@@ -1,0 +1,22 @@
+//! Samples as stacks of addresses: counts, unwinds and checks them, and finds each address in an image.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`hits`] | samples, filtered and made distinct |
+//! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
+//! | `counters` | values of counters, filtered |
+//! | `calls` | calls in machine code, and stacks that they rule out |
+//! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
+//! | [`mounts`] | the mount namespace of recorded paths |
+//! | [`waits`] | what rows of waits say of samples; kinds of waits |
+//! | `weigh` | how many samples hit each image |
+
+pub mod calls;
+mod counters;
+pub mod hits;
+pub mod kernel;
+pub mod locate;
+pub mod mounts;
+pub mod repair;
+pub mod waits;
+pub(crate) mod weigh;

@@ -1,0 +1,268 @@
+//! Finds the unwind tables of images: those in the recording, else those of the files.
+//!
+//! With the recording's own tables, a recording has the same stacks on every machine. If they cover all code on the stacks, no file
+//! need be opened.
+
+mod recorded;
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use icecore_elf::{go, plt};
+use icecore_format::records::{Location, UnwindRule};
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use rayon::prelude::*;
+
+use crate::map::Map;
+use crate::stacks::calls::{self, Judge};
+use crate::stacks::locate::Locator;
+use icecore_symbolize::image::{FileOff, Finder, Identity, Layout, Sections, Svma};
+use icecore_unwind::{Machine, ModuleAddress, UnwindSections, UnwindTables};
+pub(super) use recorded::Recorded;
+
+/// The first call of a program lies at most so far from its entry point.
+const ENTRY_BYTES: u64 = 64;
+/// `mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall`: what musl's `__clone` does when the function of a thread returns.
+const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
+
+/// The unwind tables of all images that stacks hit.
+pub(super) struct TableSources<'a> {
+    machine: Machine,
+    /// The tables of each image, by position in [`Locator::images`].
+    images: Vec<Option<TableSource<'a>>>,
+}
+
+/// The recording's tables of an image, and those of its files if the recording does not have all; one of them at least.
+struct TableSource<'a> {
+    recorded: Option<Recorded>,
+    files: Option<Opened>,
+    /// The files of an image for which the recording has all tables: opened if the code itself is needed.
+    code: OnceLock<Option<Opened>>,
+    finder: Finder<'a>,
+    image: &'a Identity,
+}
+
+/// The unwind sections of an image's files.
+#[derive(Debug)]
+pub struct Opened {
+    layout: Layout,
+    sections: Sections,
+    /// `.debug_frame` of the debug file.
+    debug: Option<Sections>,
+    /// Entries made from Go's tables, for the functions on the stacks.
+    of_go: Vec<u8>,
+}
+
+/// A view of the tables that looks up addresses, by position in [`Locator::images`].
+pub(super) struct TableLookup<'a> {
+    machine: Machine,
+    images: Vec<Option<(&'a TableSource<'a>, UnwindTables<'a>)>>,
+    /// The code itself; without it nothing is guessed.
+    calls: Option<&'a (dyn Judge + 'a)>,
+}
+
+impl<'a> TableSources<'a> {
+    /// Finds the tables of all images whose addresses occur on stacks; `None` if the recording's machine is unknown.
+    pub(super) fn find(locator: &'a Locator<'_>, finder: &Finder<'a>) -> Option<Self> {
+        let tables = locator.tables;
+        let machine = tables.machine()?;
+        let mut of_images: Map<u32, Vec<&UnwindRule>> = Map::default();
+        for rule in &tables.unwind_rules {
+            if let Some(image) = locator.image(rule.image) {
+                of_images.entry(image).or_default().push(rule);
+            }
+        }
+        let mut wanted = vec![Vec::new(); locator.images.len()];
+        let leaves = tables.nodes.iter().map(|(_, node)| &node.location);
+        for location in tables.held.code.iter().map(|(_, location)| location).chain(leaves) {
+            if let Location::Image { image, file_off } = location
+                && let Some(position) = locator.image(*image)
+            {
+                wanted[position as usize].push(*file_off);
+            }
+        }
+        let images = locator.images.par_iter().zip(wanted).enumerate();
+        let images = images.map(|(position, (image, mut wanted))| {
+            let recorded = of_images.get(&(position as u32)).and_then(|rules| Recorded::new(rules, machine));
+            wanted.sort_unstable();
+            wanted.dedup();
+            let lacks = recorded.as_ref().is_none_or(|recorded| recorded.lacks(machine, &wanted));
+            let open = || Opened::of(&finder.look(image).files.ok()?, machine, &wanted);
+            let files = if lacks && !wanted.is_empty() { open() } else { None };
+            let source = TableSource { recorded, files, code: OnceLock::new(), finder: *finder, image };
+            (source.recorded.is_some() || source.files.is_some()).then_some(source)
+        });
+        Some(Self { machine, images: images.collect() })
+    }
+
+    /// Prepares the tables for lookups.
+    pub(super) fn tables(&self) -> TableLookup<'_> {
+        let images = self.images.par_iter().map(|source| {
+            let source = source.as_ref()?;
+            let recorded = source.recorded.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let files = source.files.as_ref().map(|it| UnwindTables::new(it.sections(self.machine)));
+            let tables = match (recorded, files) {
+                (Some(recorded), Some(files)) => recorded.with_more(files),
+                (recorded, files) => recorded.or(files)?,
+            };
+            Some((source, tables))
+        });
+        TableLookup { machine: self.machine, images: images.collect(), calls: None }
+    }
+}
+
+impl Opened {
+    /// Adds entries for Go's functions around the requested offsets.
+    pub fn of(files: &icecore_symbolize::image::Files, machine: Machine, wanted: &[u64]) -> Option<Self> {
+        let (file, layout) = (&files.image.file, files.image.layout.clone());
+        let sections = Sections::open(file, &layout, is_rule_section)?;
+        let debug = files.debug.as_ref().filter(|_| sections.bytes(".debug_frame").is_empty());
+        let debug =
+            debug.and_then(|debug| Sections::open(&debug.file, &debug.layout, |name| name == ".debug_frame"));
+        let of_go = made(&layout, &sections, machine, wanted).unwrap_or_default();
+        Some(Self { layout, sections, debug, of_go })
+    }
+
+    /// Returns the sections by which the unwinder works.
+    pub fn sections(&self, machine: Machine) -> UnwindSections<'_> {
+        let Self { layout, sections, debug, of_go } = self;
+        let at = |name| layout.section(name).map(|section| section.at);
+        let own = sections.bytes(".debug_frame");
+        let stubs = layout.sections.iter().filter(|section| plt::is_stubs(section));
+        UnwindSections {
+            machine,
+            eh_frame: sections.bytes(".eh_frame"),
+            eh_frame_at: at(".eh_frame").unwrap_or(Svma(0)),
+            eh_frame_hdr: sections.bytes(".eh_frame_hdr"),
+            eh_frame_hdr_at: at(".eh_frame_hdr").unwrap_or(Svma(0)),
+            debug_frame: debug
+                .as_ref()
+                .filter(|_| own.is_empty())
+                .map_or(own, |debug| debug.bytes(".debug_frame")),
+            of_go,
+            text: at(".text"),
+            got: at(".got"),
+            stubs: stubs.map(|section| section.at..Svma(section.at.0.saturating_add(section.len))).collect(),
+        }
+    }
+}
+
+/// Makes entries for Go's functions around offsets, after their common part.
+fn made(layout: &Layout, sections: &Sections, machine: Machine, wanted: &[u64]) -> Option<Vec<u8>> {
+    let table = go::open(sections.file(), layout)?;
+    let (text_at, text) = (layout.section(".text")?.at.0, sections.bytes(".text"));
+    let code = |at: u64, len: u64| {
+        let begin = usize::try_from(at.checked_sub(text_at)?).ok()?;
+        text.get(begin..begin.checked_add(usize::try_from(len).ok()?)?)
+    };
+    // A return address is looked up one byte earlier, in its call.
+    let offs = wanted.iter().flat_map(|off| [FileOff(off.saturating_sub(1)), FileOff(*off)]);
+    let functions = offs.filter_map(|off| table.function(layout.svma(off)?.0));
+    let functions: BTreeMap<u64, go::Function<'_>> = functions.map(|it| (it.start, it)).collect();
+    let rules = functions.values().filter_map(|it| go::rule(machine, &table, it, code));
+    Some(go::shared(machine).into_iter().chain(rules.flat_map(|rule| rule.bytes)).collect())
+}
+
+impl TableSource<'_> {
+    /// Returns the files if they contain code: files in a recording may lack it.
+    fn with_code(&self) -> Option<&Opened> {
+        let has_code = |opened: &&Opened| opened.layout.has_code();
+        let open = || Opened::of(&self.finder.look(self.image).files.ok()?, Machine::X86_64, &[]);
+        let files = self.files.as_ref().filter(has_code);
+        files.or_else(|| self.code.get_or_init(open).as_ref().filter(has_code))
+    }
+
+    fn svma(&self, off: FileOff) -> Option<Svma> {
+        let recorded = || self.recorded.as_ref().map(|recorded| recorded.svma(off));
+        self.files.as_ref().and_then(|files| files.layout.svma(off)).or_else(recorded)
+    }
+}
+
+impl<'a> TableLookup<'a> {
+    /// Adds the code, against which guesses are checked.
+    pub(super) fn with_calls(self, calls: &'a (dyn Judge + 'a)) -> Self {
+        Self { calls: Some(calls), ..self }
+    }
+
+    pub(super) fn calls(&self) -> Option<&'a dyn Judge> {
+        self.calls
+    }
+
+    /// Returns the instruction set.
+    pub(super) fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Returns true if machine code shows a call before an offset; `None` if the file is not available.
+    pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
+        let (source, _) = self.images.get(image as usize)?.as_ref()?;
+        let file = source.with_code()?.sections.file();
+        let before =
+            file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
+        Some(calls::ends_with_call(self.machine, before))
+    }
+
+    /// Returns true if machine code shows that the stack of a program or thread begins with the return address at an offset.
+    pub(super) fn is_start(&self, image: u32, off: FileOff) -> bool {
+        let files = self.images.get(image as usize).and_then(|image| image.as_ref()?.0.with_code());
+        let is_entry = |files: &Opened| {
+            let call = files.layout.svma(FileOff(off.0.saturating_sub(1)));
+            let into = call.and_then(|call| (call.0 + 1).checked_sub(files.layout.entry.0));
+            let code = into.filter(|into| *into <= ENTRY_BYTES).and_then(|into| {
+                let end = usize::try_from(off.0).ok()?;
+                files.sections.file().get(end.checked_sub(into as usize)?..end)
+            });
+            code.is_some_and(is_first_call)
+        };
+        let ends_thread = |files: &Opened| {
+            let behind = usize::try_from(off.0).ok().and_then(|off| files.sections.file().get(off..));
+            match self.machine {
+                Machine::X86_64 => behind.is_some_and(|code| code.starts_with(&THREAD_END)),
+                Machine::Aarch64 => false,
+            }
+        };
+        let is_it = files.is_some_and(|files| is_entry(files) || ends_thread(files));
+        is_it && self.is_behind_call(image, off) == Some(true)
+    }
+
+    /// Returns the place of an offset in an image.
+    pub(super) fn place(&self, image: Option<u32>, off: FileOff) -> ModuleAddress<'_> {
+        let found = image.and_then(|image| self.images.get(image as usize)?.as_ref());
+        match found.and_then(|(source, tables)| Some((source.svma(off)?, tables))) {
+            Some((at, tables)) => ModuleAddress { module: image, at, tables: Some(tables) },
+            None => ModuleAddress { module: image, at: Svma(off.0), tables: None },
+        }
+    }
+}
+
+/// Returns true if the code from an entry point to a return address runs straight to one call at its end.
+fn is_first_call(code: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        match decoder.decode().flow_control() {
+            FlowControl::Next => {}
+            FlowControl::Call | FlowControl::IndirectCall => return !decoder.can_decode(),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Returns true if unwinding needs this section.
+fn is_rule_section(name: &str) -> bool {
+    matches!(name, ".eh_frame" | ".eh_frame_hdr" | ".debug_frame" | ".text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_begins_with_one_call() {
+        assert!(is_first_call(&[0x31, 0xed, 0x48, 0x89, 0xe7, 0xe8, 1, 2, 3, 4]));
+        assert!(
+            !is_first_call(&[0x31, 0xed, 0xe8, 1, 2, 3, 4, 0xf4, 0x90, 0xe8, 1, 2, 3, 4]),
+            "another function"
+        );
+    }
+}
