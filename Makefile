@@ -1,39 +1,43 @@
-# make demo     set up, build, record a real workload, report it, draw its flame graph
-# make test     set up, build, run every test
+# make demo     set up, build, record a program and show what it did (as root)
+# make test     set up what tests need, build, run every test
 # make check    format, lints, documentation (no tests)
 # make fuzz     every fuzz target for FUZZ_SECONDS (60) under libFuzzer; needs nightly Rust
 # make kernels  record known programs on Debian's kernels under emulation, and check what is recorded; as root
 # make bench    record one workload with icecore-record and perf, and compare
-# make install  into PREFIX/bin (default /usr/local)
+# make install  stripped programs into PREFIX/bin (default /usr/local); DESTDIR is put before it
+# make uninstall
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 BIN    := target/release
+# Where rustup puts cargo.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+PROGRAMS := icecore-record icecore-report
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test check fuzz kernels bench install setup build
+.PHONY: demo test check fuzz kernels bench install uninstall setup-build setup-test build
 
-build: setup
+build: setup-build
 	$(CARGO) build --release --bins -p icecore-record -p icecore-report
 
 demo: build
 	tests/demo.sh $(BIN)
 
-test: setup
+test: setup-test
 	$(CARGO) test --workspace --quiet --no-fail-fast
 
-check: setup
+check: setup-test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 
-fuzz: setup
+fuzz: setup-test
 	tests/fuzz/run.sh $(FUZZ_SECONDS)
 
-kernels: build
+kernels: setup-test build
 	tests/kernels/run.sh $(BIN)
 
-bench: build
-	tests/setup.sh perf
+bench: setup-test build
+	tests/setup.sh bench
 	python3 tests/bench/compare.py $(BIN)
 	python3 tests/bench/names.py $(BIN)
 	python3 tests/bench/stacks.py $(BIN)
@@ -56,7 +60,13 @@ bench: build
 	python3 tests/bench/page.py $(BIN)
 
 install: build
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/icecore-record $(BIN)/icecore-report
+	install -D -s -m 755 -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS:%=$(BIN)/%)
 
-setup:
-	@tests/setup.sh
+uninstall:
+	rm -f $(PROGRAMS:%=$(DESTDIR)$(PREFIX)/bin/%)
+
+setup-build:
+	@tests/setup.sh build
+
+setup-test: setup-build
+	@tests/setup.sh test

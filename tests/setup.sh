@@ -1,26 +1,57 @@
 #!/bin/sh
-# Installs what building and testing need and is missing: on Debian and Ubuntu by apt, elsewhere it
-# says what is missing. `setup.sh perf` does the same for the benchmarks: their peer, and what runs their BPF programs.
+# Installs what is missing: on Debian and Ubuntu by apt, elsewhere it says what is missing.
+#   setup.sh build   what building and running need
+#   setup.sh test    what the tests need besides (half a GB)
+#   setup.sh         both
+#   setup.sh bench   what the benchmarks need besides: their peer, and what runs their BPF programs
 set -eu
 
+if [ $# = 0 ]; then
+	"$0" build
+	exec "$0" test
+fi
 need=""
+fetches_rustup=no
 has() { command -v "$1" >/dev/null 2>&1; }
 want() { need="$need $1"; }
 
-if [ "${1:-}" = perf ]; then
-	perf --version >/dev/null 2>&1 || want linux-perf
-	has bpftool || [ -x /usr/sbin/bpftool ] || want bpftool
-else
-	clang=no
+# The compiler of the programs in bpf/, as crates/record/build.rs looks for it.
+has_clang() {
 	for name in "${CLANG:-clang}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
-		has "$name" && clang=yes
+		has "$name" && return
 	done
-	# The tests compile C++ with it, too.
-	{ [ $clang = yes ] && has clang++; } || want clang
+	return 1
+}
+
+case "${1:-}" in
+build)
+	has_clang || want clang
 	has cc || want gcc
-	has c++ || want g++
 	has make || want make
 	has pkg-config || want pkg-config
+	has cc && printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev
+	has cc && printf '#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 || want zlib1g-dev
+	# Without recommended packages gcc comes without the headers of C.
+	has cc && printf '#include <stdlib.h>\n' | cc -E - >/dev/null 2>&1 || want libc6-dev
+	# By these cargo knows its registry.
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki ] || want ca-certificates
+	# Rust 1.90 or newer; rustup is a package since Debian 13 and Ubuntu 24.04. Elsewhere its own installer fetches it.
+	minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
+	if [ "${minor:-0}" -lt 90 ]; then
+		if has rustup; then
+			rustup default stable
+		elif has apt-cache && apt-cache show rustup >/dev/null 2>&1; then
+			want rustup
+		else
+			has curl || want curl
+			fetches_rustup=yes
+		fi
+	fi
+	;;
+test)
+	# The tests compile C++ with it, too.
+	{ has_clang && has clang++; } || want clang
+	has c++ || want g++
 	has readelf || want binutils
 	has xz || want xz-utils
 	has dwz || want dwz
@@ -64,45 +95,53 @@ else
 		dpkg -s libc6-dbg >/dev/null 2>&1 || want libc6-dbg
 	fi
 	has debuginfod || want debuginfod
-	has dwz || want dwz
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <sys/sdt.h>\n' | cc -E - >/dev/null 2>&1 || want systemtap-sdt-dev
-	printf '#include <libelf.h>\n' | cc -E - >/dev/null 2>&1 || want libelf-dev
-	printf '#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 || want zlib1g-dev
-	# Rust 1.90 or newer; rustup is a package since Debian 13 and Ubuntu 24.04.
-	minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
-	if [ "${minor:-0}" -lt 90 ]; then
-		if has rustup; then
-			rustup default stable
-		elif has apt-cache && apt-cache show rustup >/dev/null 2>&1; then
-			want rustup
-		else
-			echo "setup: cannot find Rust 1.90 or newer: install it with rustup, then run this again" >&2
-			exit 2
-		fi
-	fi
-fi
+	;;
+bench)
+	perf --version >/dev/null 2>&1 || want linux-perf
+	has bpftool || [ -x /usr/sbin/bpftool ] || want bpftool
+	;;
+*)
+	echo "usage: $0 build|test|bench" >&2
+	exit 2
+	;;
+esac
 
-[ -n "$need" ] || exit 0
-if ! has apt-get; then
-	echo "setup: cannot install what is missing: there is no apt-get here. Debian's names of it:$need" >&2
-	exit 2
-fi
-if [ "$(id -u)" != 0 ]; then
-	echo "setup: missing:$need" >&2
-	echo "setup: run this, then try again: sudo apt-get install -y$need" >&2
-	exit 2
-fi
-echo "setup: installing$need"
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-# shellcheck disable=SC2086 # one word per package
-if ! { apt-get update -qq && apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $need; } >"$log" 2>&1; then
-	cat "$log" >&2
+# Installs packages of Debian.
+install() {
+	if ! has apt-get; then
+		echo "setup: cannot install what is missing: there is no apt-get here. Debian's names of it:$need" >&2
+		exit 2
+	fi
+	if [ "$(id -u)" != 0 ]; then
+		echo "setup: missing:$need" >&2
+		echo "setup: run this, then try again: sudo apt-get install -y$need" >&2
+		exit 2
+	fi
+	echo "setup: installing$need"
+	export DEBIAN_FRONTEND=noninteractive
+	log=$(mktemp)
+	# shellcheck disable=SC2086 # one word per package
+	if ! { apt-get update -qq && apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $need; } >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		echo "setup: cannot install$need: see above" >&2
+		exit 2
+	fi
 	rm -f "$log"
-	echo "setup: cannot install$need: see above" >&2
-	exit 2
-fi
-rm -f "$log"
+}
+
+[ -z "$need" ] || install
 case "$need" in *rustup*) rustup default stable ;; esac
+if [ $fetches_rustup = yes ]; then
+	echo "setup: installing Rust for this user, by https://rustup.rs"
+	installer=$(mktemp)
+	if ! { curl -fsS --proto '=https' --tlsv1.2 -o "$installer" https://sh.rustup.rs && sh "$installer" -y --no-modify-path; }; then
+		rm -f "$installer"
+		echo "setup: cannot install Rust: see above; install Rust 1.90 or newer, then run this again" >&2
+		exit 2
+	fi
+	rm -f "$installer"
+fi
