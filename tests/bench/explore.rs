@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use icecore_analysis::explore::call_tree::{CallTree, Direction, Ground};
+use icecore_analysis::explore::filters::{Filters, Matching, Subject, Verb};
+use icecore_analysis::explore::{Explorer, Owners};
 use icecore_format::read::Recording;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
-use icecore_report::analysis::explore::call_tree::{CallTree, Direction, Ground};
-use icecore_report::analysis::explore::filters::{Filters, Matching, Subject, Verb};
-use icecore_report::analysis::explore::{Explorer, Owners};
 use icecore_symbolize::image::Search;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `base` | files that are written, progress, words of other profilers |
 //! | [`input`] | files and pipes that were typed |
-//! | [`analysis`] | what profiles say: over time, against each other, of themselves |
 //! | [`listing`] | the source and the instructions of functions, and how often samples hit them |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
@@ -15,7 +14,6 @@
 //! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms". Data flows down the list. Every stage is a
 //! function of its input, keeps no state and gives the same bytes for any number of threads.
 
-pub mod analysis;
 mod base;
 pub mod cli;
 pub mod edit;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use super::{Select, Sort};
-use crate::analysis::compare::By as DiffBy;
+use icecore_analysis::compare::By as DiffBy;
 use icecore_profile::recording::filter::Moment;
 
 /// `diff`

@@ -7,7 +7,7 @@ use clap::Args;
 use regex::Regex;
 
 use super::{Select, Sort};
-use crate::analysis::trend::By as TrendBy;
+use icecore_analysis::trend::By as TrendBy;
 
 /// `trend`
 #[derive(Debug, Args)]

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Streams, diff, lookup, screen};
-use crate::analysis::quality;
 use crate::base::output::{self, write_view};
 use crate::base::progress::watch;
 use crate::cli::{Global, Html, Select};
@@ -17,6 +16,7 @@ use crate::views::Screen;
 use crate::views::flame::file::default_name;
 use crate::views::html::{APART, Page, PageCode, PageSide, page};
 use crate::views::unmatched::unmatched;
+use icecore_analysis::quality;
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
 use icecore_profile::recording::events::EventChoice;
 use icecore_profile::recording::filter::Filter;

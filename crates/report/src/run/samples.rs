@@ -4,12 +4,12 @@ use clap::Args;
 
 use super::newest::named_or_newest;
 use super::{Streams, lookup, screen};
-use crate::analysis::quality;
 use crate::base::progress::watch;
 use crate::cli::Global;
 use crate::input;
 use crate::views::unmatched::unmatched;
 use crate::views::{Needs, Shown, Typed, View, events};
+use icecore_analysis::quality;
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
 use icecore_profile::recording::events::EventChoice;
 

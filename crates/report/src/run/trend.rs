@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use super::lookup;
 use super::{Streams, emit, screen};
-use crate::analysis::compare::Metric;
-use crate::analysis::compare::noise::SLICES;
-use crate::analysis::trend::By as TrendBy;
-use crate::analysis::trend::{Measured, Options, measure};
 use crate::cli::{Global, Sort, Trend};
 use crate::input;
 use crate::views;
+use icecore_analysis::compare::Metric;
+use icecore_analysis::compare::noise::SLICES;
+use icecore_analysis::trend::By as TrendBy;
+use icecore_analysis::trend::{Measured, Options, measure};
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::spans::Slicing;
 use icecore_profile::stacks::hits::Apart;

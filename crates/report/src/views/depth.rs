@@ -7,9 +7,9 @@ mod text;
 use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
-use crate::analysis::depths::{Depths, entries};
 use crate::cli::{Owner, Select};
 use crate::views::owners::Owners;
+use icecore_analysis::depths::{Depths, entries};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::stacks::hits::Apart;
 use rows::{GroupRow, InterpreterRow, RecursionRow};

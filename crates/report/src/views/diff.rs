@@ -10,13 +10,13 @@ mod totals;
 
 use serde::Serialize;
 
-use crate::analysis::compare::By as DiffBy;
-use crate::analysis::compare::noise::{RESAMPLES, SEED};
-use crate::analysis::compare::{
+use crate::cli::{self, Sort};
+use icecore_analysis::compare::By as DiffBy;
+use icecore_analysis::compare::noise::{RESAMPLES, SEED};
+use icecore_analysis::compare::{
     self, Compared, ComparedSide, Comparison, Metric, RecordingFacts, RowKey, SHOWN_AT, Sided, Status, Unit,
     Work,
 };
-use crate::cli::{self, Sort};
 use icecore_text::path::shown;
 
 /// The document.
@@ -269,26 +269,6 @@ impl Diff {
 
     fn diluted(&self) -> usize {
         self.rows.iter().filter(|row| row.what == Status::Diluted).count()
-    }
-}
-
-impl Status {
-    /// Returns true if the text shows a row of this status: one that changed by itself, and by more than chance, or that was
-    /// renamed.
-    pub(super) fn is_shown(self) -> bool {
-        !matches!(self, Self::Same | Self::Diluted)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Grew => "grew",
-            Self::Shrank => "shrank",
-            Self::Added => "added",
-            Self::Removed => "removed",
-            Self::Renamed => "renamed",
-            Self::Diluted => "diluted",
-        }
     }
 }
 

@@ -8,10 +8,10 @@ use icecore_format::records::StackRepair;
 use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
-use crate::analysis::account::Account;
-use crate::analysis::clock::achieved_hz;
-use crate::analysis::quality::{Break, Quality, Verdict, breaks};
 use crate::cli::Select;
+use icecore_analysis::account::Account;
+use icecore_analysis::clock::achieved_hz;
+use icecore_analysis::quality::{Break, Quality, Verdict, breaks};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::{losses, lost};

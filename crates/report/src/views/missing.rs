@@ -20,9 +20,9 @@ use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex}
 use icecore_text::path::shown;
 
 use super::{Result, Screen, Shown, View, left_out};
-use crate::analysis::asked::Asked;
 use advice::Origin;
 use count::{Lack, Lacks, count};
+use icecore_analysis::asked::Asked;
 use icecore_text::quantity::ratio;
 
 /// The arguments of `missing`.

@@ -14,16 +14,16 @@ use serde::Serialize;
 use super::info::{EventRow, ReceiptRow};
 use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
-use crate::analysis::clock::achieved_hz;
-use crate::analysis::wall_time::WallTime;
 use crate::cli::{Select, Sort};
 use crate::views::top::{self, By, Top};
+use icecore_analysis::clock::achieved_hz;
+use icecore_analysis::wall_time::WallTime;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::{losses, lost, other_losses};
 use icecore_profile::stacks::hits::Apart;
 use icecore_text::quantity::ratio;
 
-pub use crate::analysis::quality::{Quality, Verdict};
+pub use icecore_analysis::quality::{Quality, Verdict};
 use icecore_profile::recording::spans::Spans;
 use sessions::{alike, labels, notes};
 

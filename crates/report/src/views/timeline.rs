@@ -10,10 +10,10 @@ mod text;
 use serde::Serialize;
 
 use super::{Error, Needs, Result, Screen, Shown, View};
-use crate::analysis::activity;
 use crate::cli::{Select, Sort};
 use found::ChangeRow;
 use heat::Heat;
+use icecore_analysis::activity;
 use icecore_profile::named::{Amount, Measure};
 use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::spans::{Slices, Slicing, Spans};

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::analysis::changes::{Rule, changes};
-use crate::analysis::compare::Point;
-use crate::analysis::trend::By as TrendBy;
-use crate::analysis::trend::{Measured, TrendKey};
 use crate::cli::{self, Sort};
 use crate::views::Result;
+use icecore_analysis::changes::{Rule, changes};
+use icecore_analysis::compare::Point;
+use icecore_analysis::trend::By as TrendBy;
+use icecore_analysis::trend::{Measured, TrendKey};
 use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::load::clean;
 use icecore_text::path::shown;

@@ -24,10 +24,10 @@ use std::io::{self, IsTerminal};
 
 use super::owners::{OwnerName, Owners};
 use super::{Error, Needs, Result, Screen, Shown, View};
-use crate::analysis::explore::{self, Explorer};
-use crate::analysis::quality::{Quality, Verdict};
 use crate::cli::{Owner, Select};
 use app::App;
+use icecore_analysis::explore::{self, Explorer};
+use icecore_analysis::quality::{Quality, Verdict};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::events::{EventChoice, Meaning};
 use icecore_profile::recording::losses::{lost, other_losses};

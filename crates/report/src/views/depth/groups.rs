@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::depths::{Depths, Distribution, Entries, Outermost, Recursing, recursing};
 use crate::views::owners::Owners;
+use icecore_analysis::depths::{Depths, Distribution, Entries, Outermost, Recursing, recursing};
 use icecore_profile::map::Map;
 use icecore_profile::named::names::Side;
 use icecore_profile::named::{Profile, ProfileRow};

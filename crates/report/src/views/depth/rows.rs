@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::groups::{DepthGroup, EventRecursion, Interpreted};
-use crate::analysis::depths::{Bucket, Distribution, Figure, folded, path};
 use crate::views::owners::{OwnerName, Owners};
+use icecore_analysis::depths::{Bucket, Distribution, Figure, folded, path};
 use icecore_profile::named::Profile;
 use icecore_profile::named::names::Side;
 use icecore_profile::named::pipeline::Report;

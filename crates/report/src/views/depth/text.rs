@@ -4,10 +4,10 @@ use icecore_format::records::Cause;
 
 use super::Depth;
 use super::rows::{Figures, GroupRow, LinkRow, Range};
-use crate::analysis::asked::Asked;
-use crate::analysis::quality::count as count_lost;
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
+use icecore_analysis::asked::Asked;
+use icecore_analysis::quality::count as count_lost;
 use icecore_profile::named::Taken;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::analysis::compare::{ComparedRow, Comparison, Metric};
 use crate::cli::{Condition, Measure, Sort};
+use icecore_analysis::compare::{ComparedRow, Comparison, Metric};
 
 /// A condition, and the rows for which it holds.
 #[derive(Debug, Serialize)]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::Difference;
-use crate::analysis::compare::Sided;
-use crate::analysis::matching::code::{Code, CodeVerdict, compare, is_same_build};
+use icecore_analysis::compare::Sided;
+use icecore_analysis::matching::code::{Code, CodeVerdict, compare, is_same_build};
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::stacks::locate::Locator;
 use icecore_symbolize::image::{Finder, Identity};

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::Diff;
 use super::flame::{Picture, draw};
-use crate::analysis::compare::{ComparedRow, Comparison, Metric, Sided, Status};
-use crate::analysis::matching;
 use crate::views::Result;
 use crate::views::export::{self, Export};
 use crate::views::flame::fit::{MIN_SHARE, drawn};
 use crate::views::folded::{Labels, MergedStacks};
+use icecore_analysis::compare::{ComparedRow, Comparison, Metric, Sided, Status};
+use icecore_analysis::matching;
 use icecore_profile::named::tree::Root;
 use icecore_text::path::shown;
 use icecore_text::quantity::bytes;

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, HashSet};
 use inferno::flamegraph::color::BackgroundColor;
 use inferno::flamegraph::{self, FuncFrameAttrsMap, Options, TextTruncateDirection};
 
-use crate::analysis::matching::function;
 use crate::views::flame::FONT_WIDTH;
 use crate::views::{Error, Result};
+use icecore_analysis::matching::function;
 use icecore_profile::map::Map;
 
 /// The weight of everything, in parts: inferno takes whole numbers.

@@ -2,8 +2,8 @@
 
 use super::totals::signed_percent;
 use super::{ComparedRecording, Diff, Difference};
-use crate::analysis::compare::Status;
-use crate::analysis::compare::judge::BETWEEN_RUNS;
+use icecore_analysis::compare::Status;
+use icecore_analysis::compare::judge::BETWEEN_RUNS;
 use icecore_profile::named::names::short;
 use icecore_text::quantity::{count, duration, mean_weight, percent, things, weight};
 use icecore_text::{Align, Page, Style, Table};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Diff, Rates, noise, unit};
-use crate::analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
+use icecore_analysis::compare::{CPU_NOISE, Comparison, LEAST_NOISE_S, TotalsNoise, WALL_NOISE};
 use icecore_text::quantity::{duration, mean_weight, percent};
 
 /// The total of CPU time or wall time.

@@ -1,6 +1,6 @@
 //! Writes the walks by unwind tables that differ from unwound copies of their stacks.
 
-use crate::analysis::audit::{Audit, DisagreementRow};
+use icecore_analysis::audit::{Audit, DisagreementRow};
 use icecore_text::fit::cut;
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, percent, things};

@@ -1,8 +1,8 @@
 //! Writes the page.
 
 use super::{LackingImage, Missing, Tried};
-use crate::analysis::asked::Asked;
-use crate::analysis::quality::runtimes;
+use icecore_analysis::asked::Asked;
+use icecore_analysis::quality::runtimes;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_symbolize::Reason;

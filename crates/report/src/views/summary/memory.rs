@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use icecore_format::records::Counter;
 use serde::Serialize;
 
-use crate::analysis::counters::{Counted, Of, counted};
+use icecore_analysis::counters::{Counted, Of, counted};
 use icecore_profile::named::pipeline::Report;
 use icecore_text::quantity::bytes;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::analysis::wall_time::WallTime;
+use icecore_analysis::wall_time::WallTime;
 use icecore_profile::named::Amount;
 use icecore_profile::stacks::waits::kinds::WaitKind;
 use icecore_text::quantity::{duration, percent};

@@ -7,7 +7,7 @@ use icecore_format::records::{Counter, Growth};
 use serde::Serialize;
 
 use super::Buckets;
-use crate::analysis::counters::{Counted, Of, counted};
+use icecore_analysis::counters::{Counted, Of, counted};
 use icecore_profile::named::pipeline::Report;
 use icecore_text::chart::chart;
 use icecore_text::quantity::{bytes, count, duration, percent};

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::Buckets;
 use super::lines::{RowSeries, What};
-use crate::analysis::changes::{Change, Level, Rule, changes as changes_of};
-use crate::analysis::compare::estimate::p_of_counts;
+use icecore_analysis::changes::{Change, Level, Rule, changes as changes_of};
+use icecore_analysis::compare::estimate::p_of_counts;
 use icecore_profile::named::Amount;
 
 /// The highest probability that a file in which nothing changes shows any change.

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::{Args, Buckets, TimelineBy, peak};
-use crate::analysis::activity::{Grouping, weights};
 use crate::cli::{self, Sort};
 use crate::views::owners::{OwnerName, Owners};
+use icecore_analysis::activity::{Grouping, weights};
 use icecore_profile::map::Interned;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Amount, Profile, groups, sums};

@@ -1,8 +1,8 @@
 //! Orders recordings.
 
-use crate::analysis::trend::Measured;
 use crate::cli::Order;
 use crate::views::{Error, Result};
+use icecore_analysis::trend::Measured;
 
 /// Puts recordings in order; returns the key of the label that decides.
 ///

@@ -12,11 +12,11 @@ use super::Facts;
 use super::items::{self, Branch, Item};
 use super::keys::{Action, Mode};
 use super::words;
-use crate::analysis::explore::Explorer;
-use crate::analysis::explore::filters::{Filters, Verb};
-use crate::analysis::explore::found::Found;
-use crate::analysis::explore::lanes::Lanes;
-use crate::analysis::explore::selected::Selected;
+use icecore_analysis::explore::Explorer;
+use icecore_analysis::explore::filters::{Filters, Verb};
+use icecore_analysis::explore::found::Found;
+use icecore_analysis::explore::lanes::Lanes;
+use icecore_analysis::explore::selected::Selected;
 pub(super) use pane::{Pane, Place, Sort};
 use trees::Trees;
 

@@ -24,8 +24,8 @@ use ratatui::widgets::{Paragraph, Widget};
 
 use super::app::{App, Pane};
 use super::words;
-use crate::analysis::quality::Verdict;
 use columns::Columns;
+use icecore_analysis::quality::Verdict;
 use icecore_text::quantity::things;
 
 /// The smallest terminal, columns and lines.
@@ -204,7 +204,7 @@ fn status(app: &App<'_>, look: Look, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Says what a search has found.
-fn found(app: &App<'_>, found: &crate::analysis::explore::found::Found) -> String {
+fn found(app: &App<'_>, found: &icecore_analysis::explore::found::Found) -> String {
     let functions = things(found.functions, "function");
     let share = icecore_text::quantity::percent(found.amount.share_of(app.selected.whole));
     let text = format!("/{}/: {functions}, {share} of the selection", found.matching.pattern);

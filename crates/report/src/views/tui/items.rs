@@ -2,10 +2,10 @@
 
 use super::Facts;
 use super::app::{Pane, Sort};
-use crate::analysis::explore::Explorer;
-use crate::analysis::explore::call_tree::{CallTree, Label};
-use crate::analysis::explore::filters::Subject;
-use crate::analysis::explore::selected::{Row, Selected};
+use icecore_analysis::explore::Explorer;
+use icecore_analysis::explore::call_tree::{CallTree, Label};
+use icecore_analysis::explore::filters::Subject;
+use icecore_analysis::explore::selected::{Row, Selected};
 
 /// One line of a pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Filters and amounts in words.
 
 use super::Facts;
-use crate::analysis::explore::Explorer;
-use crate::analysis::explore::filters::{Filters, Rule, Subject, Verb};
-use crate::analysis::explore::selected::Selected;
+use icecore_analysis::explore::Explorer;
+use icecore_analysis::explore::filters::{Filters, Rule, Subject, Verb};
+use icecore_analysis::explore::selected::Selected;
 use icecore_text::quantity::{things, weight};
 
 /// Returns what 100 % is.

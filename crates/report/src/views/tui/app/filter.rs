@@ -1,8 +1,8 @@
 //! Filters by what is under the cursor, and by what a search has found.
 
 use super::{App, Item};
-use crate::analysis::explore::filters::{Filters, Subject, Verb};
 use crate::views::tui::{items, words};
+use icecore_analysis::explore::filters::{Filters, Subject, Verb};
 
 impl App<'_> {
     /// Filters by what is under the cursor.

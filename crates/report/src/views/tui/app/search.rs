@@ -3,9 +3,9 @@
 use regex::Regex;
 
 use super::{App, Item};
-use crate::analysis::explore::filters::Matching;
 use crate::views::tui::items;
 use crate::views::tui::keys::Action;
+use icecore_analysis::explore::filters::Matching;
 
 impl App<'_> {
     /// Changes the pattern that is typed, searches it, or forgets it.

@@ -1,9 +1,9 @@
 //! The time line: its cursor, the range that is marked, and what it draws.
 
 use super::App;
-use crate::analysis::explore::filters::Filters;
-use crate::analysis::explore::lanes::Lanes;
 use crate::views::tui::keys::Action;
+use icecore_analysis::explore::filters::Filters;
+use icecore_analysis::explore::lanes::Lanes;
 
 impl App<'_> {
     /// Returns weight over time in at most so many columns.

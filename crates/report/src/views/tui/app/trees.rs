@@ -2,11 +2,11 @@
 //! not before they are shown.
 
 use super::{Branch, Item, Pane, is_whole};
-use crate::analysis::explore::Explorer;
-use crate::analysis::explore::call_tree::{CallTree, Direction, Ground, Label};
-use crate::analysis::explore::found::Found;
-use crate::analysis::explore::selected::Selected;
 use crate::views::tui::items;
+use icecore_analysis::explore::Explorer;
+use icecore_analysis::explore::call_tree::{CallTree, Direction, Ground, Label};
+use icecore_analysis::explore::found::Found;
+use icecore_analysis::explore::selected::Selected;
 
 /// The trees.
 #[derive(Debug, Default)]

@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Look, line, scrolled};
-use crate::analysis::explore::call_tree::{CallTree, Label, Node};
 use crate::views::tui::app::{App, Pane, Sort};
 use crate::views::tui::items::{self, Branch, Item};
 use crate::views::tui::words;
+use icecore_analysis::explore::call_tree::{CallTree, Label, Node};
 use icecore_profile::named::Amount;
 use icecore_profile::named::names::short;
 use icecore_text::quantity::{count, percent, weight};

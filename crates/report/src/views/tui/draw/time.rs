@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Look, line};
-use crate::analysis::explore::lanes::Lanes;
 use crate::views::tui::app::App;
 use crate::views::tui::words;
+use icecore_analysis::explore::lanes::Lanes;
 use icecore_text::chart::chart;
 
 /// The columns left of the time line.

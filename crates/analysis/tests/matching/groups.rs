@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use icecore_report::analysis::matching::{Clue, Group, Item, matched};
+use icecore_analysis::matching::{Clue, Group, Item, matched};
 
 use crate::builds::{Yard, functions};
 

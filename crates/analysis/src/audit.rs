@@ -120,7 +120,7 @@ impl Audit {
     }
 
     /// Sums it up in a line.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let walked = format!("{} by unwind tables in the kernel", count(self.walked));
         let unchecked = match self.unchecked {
             0 => String::new(),

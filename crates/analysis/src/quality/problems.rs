@@ -11,9 +11,9 @@ use super::{
     IN_STEP_SHOWS, LOST_MISLEADS, LOST_SHOWS, NAMED_MISLEADS, NAMED_SHOWS, ROOTED_MISLEADS, ROOTED_SHOWS,
     SAMPLES_SHOW, SUSPECT_SHOWS, Verdict,
 };
-use crate::analysis::account::{Account, Disagreement};
-use crate::analysis::asked::Asked;
-use crate::analysis::audit::Audit;
+use crate::account::{Account, Disagreement};
+use crate::asked::Asked;
+use crate::audit::Audit;
 use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, duration, percent, things};

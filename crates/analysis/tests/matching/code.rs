@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use icecore_report::analysis::matching::code::{Code, CodeVerdict, compare};
+use icecore_analysis::matching::code::{Code, CodeVerdict, compare};
 use icecore_symbolize::image::{Finder, Identity, Kind, Search};
 use object::Object;
 

@@ -18,10 +18,10 @@
 
 pub mod account;
 pub mod activity;
-pub(crate) mod asked;
+pub mod asked;
 pub mod audit;
 pub mod changes;
-pub(crate) mod clock;
+pub mod clock;
 pub mod compare;
 pub mod counters;
 pub mod depths;

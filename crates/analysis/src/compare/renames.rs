@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rows::{Rows, Sided};
-use crate::analysis::matching::{Left, renamed};
+use crate::matching::{Left, renamed};
 use icecore_profile::named::through;
 
 /// Smaller shares are not examined.

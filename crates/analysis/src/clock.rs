@@ -5,7 +5,7 @@ use icecore_profile::recording::events::{Meaning, is_drawn};
 use icecore_profile::stacks::hits::SeenEvent;
 
 /// Returns how many samples were taken in a second of CPU time; `None` if no sample stands for CPU time.
-pub(crate) fn achieved_hz(report: &Report<'_>) -> Option<f64> {
+pub fn achieved_hz(report: &Report<'_>) -> Option<f64> {
     let whole = report.profile.whole();
     let (samples, weight) = if report.profile.measure.is_cpu_time {
         (whole.samples, whole.weight)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::analysis::compare::estimate::{Base, Coverage, RecordedRow};
-use crate::analysis::compare::noise::{Draws, SEED, SLICES};
-use crate::analysis::compare::series::{GroupWeight, Series, whole};
-use crate::analysis::compare::{Metric, Point, RecordingFacts, facts, point};
-use crate::analysis::matching;
+use crate::compare::estimate::{Base, Coverage, RecordedRow};
+use crate::compare::noise::{Draws, SEED, SLICES};
+use crate::compare::series::{GroupWeight, Series, whole};
+use crate::compare::{Metric, Point, RecordingFacts, facts, point};
+use crate::matching;
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::Names;
 use icecore_profile::named::pipeline::Report;

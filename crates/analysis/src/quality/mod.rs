@@ -2,7 +2,7 @@
 
 mod counts;
 mod problems;
-pub(crate) mod runtimes;
+pub mod runtimes;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::account::{self, Account};
 use super::asked::{Asked, restrictions};
 use super::audit::Audit;
 use super::clock::is_drawn_evenly;
-pub(crate) use counts::{Break, breaks, count};
+pub use counts::{Break, breaks, count};
 use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
@@ -127,7 +127,8 @@ pub struct Quality {
 }
 
 impl Quality {
-    pub(crate) fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
+    /// Judges a recording.
+    pub fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
         let is_unwound = report.profile.taken(Taken::is_unwound).samples > 0;
         let audit = Audit::new(report.loaded);
         // If stacks were unwound, each sample says which part of its stack was walked.
@@ -238,14 +239,14 @@ impl Quality {
     }
 
     /// Names the processes with missing mappings.
-    pub(crate) fn refused(&self) -> Option<String> {
+    pub fn refused(&self) -> Option<String> {
         let names = self.mappings_refused_of.join(", ");
         (!names.is_empty()).then(|| format!("mappings of {names}: they were too many, or came too fast"))
     }
 }
 
 /// Returns the warning to print before views that do not judge the data themselves: only if it misleads.
-pub(crate) fn warning(report: &Report<'_>) -> Option<String> {
+pub fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     // Finding suspects and impossible edges takes time, and so does the audit.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::analysis::account;
+use crate::account;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::lost;
 use icecore_profile::recording::spans::Spans;

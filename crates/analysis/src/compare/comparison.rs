@@ -78,6 +78,26 @@ pub enum Status {
     Diluted,
 }
 
+impl Status {
+    /// Returns true if a row of this status changed by itself, and by more than chance, or was renamed.
+    pub fn is_shown(self) -> bool {
+        !matches!(self, Self::Same | Self::Diluted)
+    }
+
+    /// Returns its name, as `diff --json` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Grew => "grew",
+            Self::Shrank => "shrank",
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Renamed => "renamed",
+            Self::Diluted => "diluted",
+        }
+    }
+}
+
 /// One row.
 #[derive(Debug, Clone)]
 pub struct ComparedRow {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use icecore_format::records::{Cause, Change, ReceiptV1, WalkEnd};
 use icecore_symbolize::Reason;
 
-use crate::analysis::account::Account;
+use crate::account::Account;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Profile, through};
 use icecore_profile::recording::load::Tables;
@@ -67,20 +67,22 @@ pub(super) fn followed(tables: &Tables) -> u64 {
 }
 
 /// Adds up the losses of one cause.
-pub(crate) fn count(report: &Report<'_>, cause: Cause) -> u64 {
+pub fn count(report: &Report<'_>, cause: Cause) -> u64 {
     let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
     losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
 }
 
 /// Where user stacks end that do not reach a root.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Break {
+pub struct Break {
     /// The image of their outermost frame; `None` if it is in no image.
-    pub(crate) image: Option<String>,
-    pub(crate) end: WalkEnd,
-    pub(crate) samples: u64,
+    pub image: Option<String>,
+    /// How their walks ended.
+    pub end: WalkEnd,
+    /// The number of samples.
+    pub samples: u64,
     /// Their share of all user stacks.
-    pub(crate) share: f64,
+    pub share: f64,
 }
 
 /// Returns half the width of the interval that contains a share of a half in 19 of 20 recordings: two standard deviations.
@@ -94,7 +96,7 @@ pub(super) fn agreement(compared: &Result<Account, &'static str>) -> Option<f64>
 }
 
 /// Lists where user stacks end that do not reach a root, the most frequent first.
-pub(crate) fn breaks(profile: &Profile) -> Vec<Break> {
+pub fn breaks(profile: &Profile) -> Vec<Break> {
     let mut sums: BTreeMap<(Option<u32>, WalkEnd), u64> = BTreeMap::new();
     let mut walked = 0;
     for row in profile.rows.iter().filter(|row| row.taken.is_walked()) {

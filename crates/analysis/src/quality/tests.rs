@@ -1,8 +1,8 @@
 use super::runtimes::Runtime;
 use super::*;
-use crate::analysis::account::Disagreement;
-use crate::analysis::asked::Unwind;
-use crate::analysis::audit::{Audit, ImageAudit};
+use crate::account::Disagreement;
+use crate::asked::Unwind;
+use crate::audit::{Audit, ImageAudit};
 use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 
 const ASKED: Asked = Asked {

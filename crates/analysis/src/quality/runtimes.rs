@@ -9,15 +9,18 @@ use icecore_symbolize::Reason;
 
 /// A runtime that makes JIT code, and can provide its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Runtime {
+pub enum Runtime {
+    /// HotSpot.
     Java,
+    /// V8 in Node.js.
     Node,
+    /// CPython.
     Python,
 }
 
 impl Runtime {
     /// Suggests how to run it so that it provides names.
-    pub(crate) fn remedy(self) -> &'static str {
+    pub fn remedy(self) -> &'static str {
         match self {
             Self::Java => {
                 "run `jcmd PID Compiler.perfmap` before the recording ends (JDK 17), or java with \
@@ -41,7 +44,7 @@ impl Runtime {
 
 /// Finds the runtime that made most of the unnamed code, among processes that provided no names at all: the one on the stack or
 /// else, since unwinding often ends in such code, the one that the process has mapped. `None` if there is none.
-pub(crate) fn nameless(report: &Report<'_>) -> Option<Runtime> {
+pub fn nameless(report: &Report<'_>) -> Option<Runtime> {
     let (profile, tables) = (&report.profile, &report.loaded.tables);
     let told: BTreeSet<u32> = tables.jit.iter().map(|code| code.tgid).collect();
     let runtimes: BTreeMap<u32, Runtime> = tables

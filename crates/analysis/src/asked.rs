@@ -22,7 +22,7 @@ pub(crate) enum Unwind {
 
 /// The settings of a session that matter for advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// Another program made the recording; it has other options.
     pub(crate) is_foreign: bool,
     pub(crate) unwind: Unwind,
@@ -34,9 +34,9 @@ pub(crate) struct Asked {
     /// Every event that happens is a sample: there is no rate.
     pub(crate) takes_each: bool,
     /// The recorder was to embed all files that were hit (`--embed all`).
-    pub(crate) embeds_all: bool,
+    pub embeds_all: bool,
     /// The recorder was to embed no names of functions (`--embed none`).
-    pub(crate) embeds_none: bool,
+    pub embeds_none: bool,
     /// The recorder saw no addresses of the kernel.
     pub(crate) is_kernel_hidden: bool,
     /// The recorder's kernel cannot copy stacks.
@@ -47,7 +47,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Reads the settings from the recorder's command line; missing options have their defaults.
-    pub(crate) fn of(session: &SessionV1) -> Self {
+    pub fn of(session: &SessionV1) -> Self {
         let noted = |what: &str| session.notes.iter().any(|note| note.contains(what));
         let is_of_cpu = |event: &&EventV1| Meaning::of(event).is_of_cpu();
         let of_cpu: Vec<&EventV1> = session.events.iter().filter(is_of_cpu).collect();
@@ -75,7 +75,7 @@ impl Asked {
 
     /// Suggests what helps if stacks have more frames than were recorded. The limit is that of the walk or, if stacks were unwound,
     /// that of a stack.
-    pub(crate) fn deeper(&self, is_walked_only: bool) -> String {
+    pub fn deeper(&self, is_walked_only: bool) -> String {
         if self.copies_nothing {
             return "the kernel that was recorded walks 127 frames at most".to_owned();
         }
@@ -87,7 +87,7 @@ impl Asked {
     }
 
     /// Suggests what helps if stacks reach beyond their copies; some copies may have been shortened because the ring was full.
-    pub(crate) fn copy_more(&self, is_shortened: bool) -> &'static str {
+    pub fn copy_more(&self, is_shortened: bool) -> &'static str {
         match is_shortened {
             _ if self.is_foreign => "record with a larger copy of the stack",
             _ if self.stack_bytes < MOST_BYTES => "record with --stack-bytes 1M",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::rows::{RowKey, Sided};
-use crate::analysis::matching::{self, Group, Item};
+use crate::matching::{self, Group, Item};
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::{Frame, Names};
 use icecore_profile::named::pipeline::Report;

@@ -191,7 +191,7 @@ fn counts(before: &[RecordedRow<'_>], after: &[RecordedRow<'_>]) -> ([u64; 2], [
 }
 
 /// Returns the probability of counts at least as different, given their sum, if both sides have one rate.
-pub(crate) fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
+pub fn p_of_counts(counts: [u64; 2], wholes: [f64; 2]) -> f64 {
     let share = quotient(wholes[1], wholes[0] + wholes[1]);
     let Ok(binomial) = Binomial::new(share, counts[0] + counts[1]) else { return 1.0 };
     let below = binomial.cdf(counts[1]);

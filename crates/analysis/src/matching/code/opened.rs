@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, elf};
 use rayon::prelude::*;
 
 use super::{Doubt, NamedAddress, Parts, Thing};
-use crate::analysis::matching::function;
+use crate::matching::function;
 use icecore_symbolize::image::{ElfFile, Files, Finder, Identity, Layout, Section, Svma};
 use icecore_symbolize::stub_names;
 

@@ -13,7 +13,7 @@ use icecore_format::records::{CpuTime, EventV1, SessionV1};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::analysis::asked::{self, Asked};
+use crate::asked::{self, Asked};
 use icecore_profile::map::Map;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::events::Meaning;
