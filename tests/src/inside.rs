@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use icecore_report::{Streams, run};
+use serde_json::Value;
 
 /// Runs a command line, in which `DIR` stands for `dir`. Returns exit code, stdout and stderr; the random name of `dir` is
 /// removed from these.
@@ -27,6 +28,31 @@ pub fn report(dir: &Path, args: &[&str]) -> String {
     let (code, out, err) = run_in(dir, &[&["--quiet"], args].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
     out
+}
+
+/// Runs a typed command line; returns exit code and errors.
+pub fn answer(dir: &Path, line: &str) -> (u8, String) {
+    let (code, _, err) = run_in(dir, &words(line));
+    (code, err)
+}
+
+/// Runs a typed command line with `--quiet`. Returns exit code, stdout and stderr.
+pub fn quiet(dir: &Path, line: &str) -> (u8, String, String) {
+    run_in(dir, &[&["--quiet"], &words(line)[..]].concat())
+}
+
+/// Runs a typed command line as [`report`] does. Returns stdout.
+pub fn text(dir: &Path, line: &str) -> String {
+    report(dir, &words(line))
+}
+
+/// Runs a typed command line with `--json` as [`report`] does. Returns the document.
+pub fn json(dir: &Path, line: &str) -> Value {
+    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("the report prints JSON")
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 /// The names of all commands of the report, as its help lists them.

@@ -22,6 +22,10 @@ pub use programs::*;
 pub fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
+        // The runner has built them.
+        if let Some(folder) = std::env::var_os("ICECORE_PROGRAMS") {
+            return folder.into();
+        }
         // target/<profile>/deps/<this test>
         let test = std::env::current_exe().expect("we are running");
         let folder = test.ancestors().nth(2).expect("a test lies two folders deep").to_owned();
@@ -44,63 +48,38 @@ pub fn program(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Returns true if eBPF can be tested here; prints the reason if not. If `ICECORE_REQUIRE_EBPF` is set, as in
-/// CI, this panics instead of returning false.
-pub fn has_ebpf() -> bool {
-    static REASON: OnceLock<Option<String>> = OnceLock::new();
-    let reason = REASON.get_or_init(|| {
-        let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let file = dir.path().join("probe.icecore");
-        let probe = record().args(["-a", "-d", "0.05", "-o"]).arg(file).output().expect("the recorder runs");
-        (!probe.status.success()).then(|| text(&probe.stderr))
-    });
-    let Some(reason) = reason else { return true };
-    assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "eBPF is required here: {reason}");
-    eprintln!("skipped, no eBPF here: {reason}");
-    false
+/// Ends a test that cannot run here: `tests/run.py` reports it as skipped. A test that called this never counts as passed.
+pub fn skip(cause: &str) -> ! {
+    panic!("skipped: {cause}")
 }
 
-/// Finds a Python with the package `zstandard`, which `tests/setup.sh` installs. If `ICECORE_REQUIRE_EBPF` is
-/// set, as in CI, this panics if there is none.
-pub fn python() -> Option<Command> {
-    let can = |python: &&str| {
+/// Skips the test unless a program runs with these arguments. If `ICECORE_REQUIRE_EBPF` is set, as in CI, the test fails instead.
+pub fn needs(program: &str, args: &[&str]) {
+    let cause = match Command::new(program).args(args).output() {
+        Ok(out) if out.status.success() => return,
+        Ok(out) => format!("{program} cannot be used here: {}", text(&out.stderr)),
+        Err(_) => format!("there is no {program} here: run tests/setup.sh"),
+    };
+    assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
+    skip(&cause)
+}
+
+/// Skips the test unless perf can record here.
+pub fn needs_perf() {
+    needs("perf", &["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]);
+}
+
+/// Returns a Python with the package `zstandard`, which `tests/setup.sh` installs.
+pub fn python() -> Command {
+    let has_package = |python: &&str| {
         let import = Command::new(python).args(["-c", "import zstandard"]).output();
         import.is_ok_and(|output| output.status.success())
     };
-    let python = ["python3", "/usr/bin/python3"].into_iter().find(can);
-    if python.is_none() {
-        let cause = "no python3 here has the package zstandard: run tests/setup.sh";
-        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
-        eprintln!("skipped, {cause}");
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(has_package);
+    if found.is_none() {
+        needs("python3", &["-c", "import zstandard"]);
     }
-    python.map(Command::new)
-}
-
-/// Returns true if Node.js is installed, which `tests/setup.sh` does. If `ICECORE_REQUIRE_EBPF` is set, as in CI, this panics
-/// if it is not.
-pub fn has_node() -> bool {
-    let is_there = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !is_there {
-        let cause = "there is no node here: run tests/setup.sh";
-        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
-        eprintln!("skipped, {cause}");
-    }
-    is_there
-}
-
-/// Returns true if perf can record here; `tests/setup.sh` installs it. If `ICECORE_REQUIRE_EBPF` is set, as in CI, this panics
-/// if it cannot.
-pub fn has_perf() -> bool {
-    let probe =
-        Command::new("perf").args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]).output();
-    let cause = match probe {
-        Ok(out) if out.status.success() => return true,
-        Ok(out) => format!("perf cannot record here: {}", text(&out.stderr)),
-        Err(_) => "there is no perf here: run tests/setup.sh".to_owned(),
-    };
-    assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
-    eprintln!("skipped, {cause}");
-    false
+    Command::new(found.expect("it was found"))
 }
 
 /// Returns a command that runs the recorder, without arguments.
@@ -231,6 +210,20 @@ impl Recorded {
             );
         }
         record()
+    }
+
+    /// Records up to three times, until nothing is lost.
+    pub fn without_loss<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Self {
+        Self::until(|recorded| recorded.lost() == serde_json::json!({}), || Self::new(options, command))
+    }
+
+    /// Records a program with events, in which `{}` stands for its path.
+    pub fn events(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Self {
+        let path = program.to_str().expect("plain text");
+        let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
+        let events = events.iter().flat_map(|event| ["-e", event]);
+        let options: Vec<&str> = options.iter().copied().chain(events).collect();
+        Self::new(&options, &[&[path], arguments].concat())
     }
 
     /// Returns what was lost, by cause.

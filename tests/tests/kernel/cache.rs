@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use icecore_tests::corpus;
-use icecore_tests::machine::{Recorded, copy, has_ebpf, inlining, program, stacks_without_frames, text};
+use icecore_tests::machine::{Recorded, copy, inlining, program, stacks_without_frames, text};
 use serde_json::Value;
 
 /// Views that show all that there is to see of stacks.
@@ -36,9 +36,6 @@ fn report(cache: &Path, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
 
 #[test]
 fn root_what_a_report_finds_out_is_there_for_the_next() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = inlining(dir.path());
     let recorded = Recorded::new(&["-F", "997", "-q"], &[program.as_os_str()]);
@@ -137,9 +134,6 @@ fn views_of_all_versions_are_the_same_from_the_cache() {
 
 #[test]
 fn root_stacks_from_the_cache_are_those_that_unwinding_finds() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = settled(dir.path());
     for options in [&["--unwind", "dwarf"][..], &["--unwind", "copy"], &[]] {
@@ -189,9 +183,6 @@ fn is_whole(path: &Path) -> bool {
 
 #[test]
 fn root_a_program_that_changes_or_is_gone_is_looked_at_again() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (program, cache) = (settled(dir.path()), dir.path().join("cache"));
     // Without unwind tables in the recording, those of the program's file are needed.
@@ -235,9 +226,6 @@ const OUTER: &str =
 
 #[test]
 fn root_calls_are_judged_anew_when_only_the_stacks_changed() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let [library, program, away] = ["libinner.so", "program", "away"].map(|name| dir.path().join(name));
     for (name, text) in [("inner.c", INNER), ("outer.c", OUTER)] {

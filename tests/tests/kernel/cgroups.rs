@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report_output, target, text, wait_until};
+use icecore_tests::machine::{Recorded, Sample, record, report_output, skip, target, text, wait_until};
 
 const RATE: [&str; 3] = ["-q", "-F", "997"];
 
@@ -90,9 +90,6 @@ fn cgroups<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> BTreeSet<String
 
 #[test]
 fn root_processes_of_five_milliseconds_have_their_cgroup_though_both_are_gone() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("brief", &[]);
     let script = format!(
         "mkdir {0}/x; for i in 1 2 3 4 5 6 7 8 9; do sh -c 'echo 0 > {0}/x/cgroup.procs; exec {1} shares 5'; done; \
@@ -116,9 +113,6 @@ fn root_processes_of_five_milliseconds_have_their_cgroup_though_both_are_gone() 
 
 #[test]
 fn root_a_process_that_moves_is_in_two_cgroups_one_after_the_other() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("moves", &["a", "b"]);
     let script = format!(
         "{}pid=$!; until grep -q $pid {}; do :; done; sleep 0.4; echo $pid > {}; wait",
@@ -151,9 +145,6 @@ fn root_a_process_that_moves_is_in_two_cgroups_one_after_the_other() {
 
 #[test]
 fn root_only_what_runs_in_the_cgroup_or_below_it_is_sampled() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("target", &["in", "out"]);
     std::fs::create_dir(group.folder.join("in/below")).expect("root may make cgroups");
     let path = |name: &str| format!("{}/{name}", group.path);
@@ -179,9 +170,6 @@ fn root_only_what_runs_in_the_cgroup_or_below_it_is_sampled() {
 
 #[test]
 fn root_a_recording_of_a_cgroup_ends_when_the_cgroup_is_removed() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("removed", &[]);
     let options = [&RATE[..], &["-d", "120", "--cgroup", &group.path]].concat();
     let remove = || std::fs::remove_dir(&group.folder).expect("it is empty");
@@ -191,9 +179,6 @@ fn root_a_recording_of_a_cgroup_ends_when_the_cgroup_is_removed() {
 
 #[test]
 fn root_a_cgroup_that_does_not_exist_is_refused_with_those_that_look_like_it() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("alike", &["x"]);
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let name = group.path.trim_start_matches('/');
@@ -216,9 +201,6 @@ fn root_a_cgroup_that_does_not_exist_is_refused_with_those_that_look_like_it() {
 
 #[test]
 fn root_version_1_tells_where_a_process_is_that_is_in_the_root_of_version_2() {
-    if !has_ebpf() {
-        return;
-    }
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
     let mounts: Vec<Vec<&str>> = mounts.lines().map(|line| line.split(' ').collect()).collect();
     let with = |option: &&str| {
@@ -226,8 +208,7 @@ fn root_version_1_tells_where_a_process_is_that_is_in_the_root_of_version_2() {
         mounts.iter().find(has).map(|mount| Path::new(mount[1]))
     };
     let Some(mount) = ["name=systemd", "memory", "cpu", "pids"].iter().find_map(with) else {
-        eprintln!("skipped: this machine has no hierarchies of version 1");
-        return;
+        skip("this machine has no hierarchies of version 1");
     };
     let group = Group::at(mount, "v1", &[]);
     let script = format!("{}wait", group.line("", "shares", 300));
@@ -239,9 +220,6 @@ fn root_version_1_tells_where_a_process_is_that_is_in_the_root_of_version_2() {
 
 #[test]
 fn root_what_is_cut_and_merged_keeps_its_cgroups() {
-    if !has_ebpf() {
-        return;
-    }
     let group = Group::new("cut", &["a", "b"]);
     let script =
         [group.line("a", "shares", 500), group.line("b", "recursion", 500), "wait".to_owned()].concat();

@@ -5,13 +5,13 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_tests::inside;
-use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames};
+use icecore_tests::machine::{Recorded, stacks_without_frames};
 use icecore_tests::synthetic::{broken_walks, story};
 use serde_json::Value;
 
 /// Runs a command line inside `dir`; returns its output, in which the name of the recording is replaced.
 fn report(dir: &Path, line: &str) -> String {
-    let text = inside::report(dir, &line.split(' ').collect::<Vec<_>>());
+    let text = inside::text(dir, line);
     ["whole", "compact"].iter().fold(text, |text, name| text.replace(name, "RECORDING"))
 }
 
@@ -102,9 +102,6 @@ fn what_is_compact_can_be_compacted_cut_and_merged_again() {
 
 #[test]
 fn root_real_stacks_are_the_same_and_take_a_fraction_of_the_room() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::new(
         &["-F", "999"],
         &[stacks_without_frames().as_os_str(), "deep".as_ref(), "700".as_ref()],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{Counter, CounterValue, CountersV1, Owner};
-use icecore_tests::machine::{Recorded, counted, has_ebpf, text};
+use icecore_tests::machine::{Recorded, counted, text};
 use serde_json::Value;
 
 /// Returns all values in a recording, in the order of the file.
@@ -59,9 +59,6 @@ fn batches() -> u64 {
 
 #[test]
 fn root_counters_of_a_process_are_those_of_the_kernel() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let file = dir.path().join("written").display().to_string();
     let (mib, kib, threads, ms) = (96_u64, 700_u64, 5_u64, 300_u64);
@@ -132,9 +129,6 @@ fn root_counters_of_a_process_are_those_of_the_kernel() {
 
 #[test]
 fn root_a_process_between_two_readings_has_its_peak() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = record(&["--counters", "30"], &["child", "40"]);
     let (told, all) = (told(&recorded), values(&recorded));
     let owner = Owner::Process(told["child"] as u32);
@@ -147,9 +141,6 @@ fn root_a_process_between_two_readings_has_its_peak() {
 
 #[test]
 fn root_of_too_many_processes_some_are_left_out_and_counted() {
-    if !has_ebpf() {
-        return;
-    }
     // All end between the first reading and the last, however busy the machine is: 300 children, and the program itself.
     let recorded = record(&["--counters", "30", "-F", "49"], &["many", "300", "10"]);
     let all = values(&recorded);
@@ -188,9 +179,6 @@ impl Drop for Group {
 
 #[test]
 fn root_a_cgroup_has_counters_and_only_its_processes_have() {
-    if !has_ebpf() {
-        return;
-    }
     let (group, dir) = (Group::new(), tempfile::tempdir().expect("a folder for temporary files"));
     let folder = group.0.display().to_string();
     let script = format!(
@@ -218,9 +206,6 @@ fn root_a_cgroup_has_counters_and_only_its_processes_have() {
 
 #[test]
 fn root_without_counters_there_is_no_block() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = record(&["--counters", "off"], &["child", "1"]);
     assert!(values(&recorded).is_empty());
     assert_eq!(recorded.json("info", &[])["counters"], 0);

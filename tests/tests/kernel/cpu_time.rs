@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_tests::machine::{Recorded, has_ebpf, in_step, report, text};
+use icecore_tests::machine::{Recorded, in_step, report, text};
 use serde_json::Value;
 
 /// Runs four processes that work 2 of every 10 ms at moments of their own.
@@ -37,9 +37,6 @@ fn problems(health: &Value) -> String {
 
 #[test]
 fn root_sampling_in_step_with_a_program_is_told_with_both_figures() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["-c", "10000000"], "2");
     let health = recorded.json("health", &[]);
     let (said, compared) = (said(&recorded), compared(&health));
@@ -58,9 +55,6 @@ fn root_sampling_in_step_with_a_program_is_told_with_both_figures() {
 
 #[test]
 fn root_a_round_rate_is_not_in_step() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["-F", "100"], "3");
     let health = recorded.json("health", &[]);
     assert!(!problems(&health).contains("in step"), "{}", problems(&health));
@@ -77,9 +71,6 @@ fn root_a_round_rate_is_not_in_step() {
 
 #[test]
 fn root_a_count_is_kept_exactly_and_a_rate_is_kept_on_average() {
-    if !has_ebpf() {
-        return;
-    }
     let distances = |options: &[&str]| {
         let recorded = Recorded::new(
             &[options, &["-a", "-C", "0", "--include-idle", "-d", "1.5", "-q"]].concat(),
@@ -99,9 +90,6 @@ fn root_a_count_is_kept_exactly_and_a_rate_is_kept_on_average() {
 
 #[test]
 fn root_what_was_not_sampled_is_told_and_not_compared() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["-U", "-F", "999"], "1");
     let health = recorded.json("health", &[]);
     assert_eq!((&health["cpu_time"], &health["cpu_time_agreement"]), (&Value::Null, &Value::Null));
@@ -115,9 +103,6 @@ fn root_what_was_not_sampled_is_told_and_not_compared() {
 
 #[test]
 fn root_a_piece_and_a_process_of_a_recording_are_compared_by_themselves() {
-    if !has_ebpf() {
-        return;
-    }
     // A recorder that gets no CPU reads the account too seldom for a piece of two seconds.
     let has_account = |recorded: &Recorded| {
         let health = recorded.json("health", &["--from", "0.5", "--to", "2.7"]);
@@ -154,9 +139,6 @@ fn root_a_piece_and_a_process_of_a_recording_are_compared_by_themselves() {
 
 #[test]
 fn root_a_few_samples_are_not_good() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["-F", "10"], "1");
     let health = recorded.json("health", &[]);
     assert_eq!(health["verdict"].as_str().map(|verdict| verdict == "good"), Some(false), "{health}");

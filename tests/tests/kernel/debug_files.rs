@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::elsewhere::samples_elsewhere;
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, report_output, text};
+use icecore_tests::machine::{Recorded, Sample, needs, report_output, text};
 use serde_json::Value;
 
 /// An inlined function in a function that takes nearly all of the time. Tests assert the lines.
@@ -139,19 +139,15 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server, and waits until it serves these of a build-id; `None` if it is not installed and need not be.
-    fn start(folder: &Path, build_id: &str, artifacts: &[&str]) -> Option<Self> {
+    /// Starts the server, and waits until it serves these of a build-id.
+    fn start(folder: &Path, build_id: &str, artifacts: &[&str]) -> Self {
+        needs("debuginfod", &["--version"]);
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = port.expect("a port");
         let mut command = Command::new("debuginfod");
         command.args(["-d", ":memory:", "-p"]).arg(address.port().to_string()).arg("-F").arg(folder);
         command.env_remove("DEBUGINFOD_URLS").stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(child) = command.spawn() else {
-            let cause = "debuginfod is not installed: run tests/setup.sh";
-            assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
-            eprintln!("skipped, {cause}");
-            return None;
-        };
+        let child = command.spawn().expect("it just ran");
         let server = Self { child, url: format!("http://{address}") };
         let deadline = Instant::now() + Duration::from_secs(60);
         let serves = |artifact: &str| -> std::io::Result<bool> {
@@ -167,7 +163,7 @@ impl Server {
             assert!(Instant::now() < deadline, "debuginfod does not serve {build_id}");
             std::thread::sleep(Duration::from_millis(50));
         }
-        Some(server)
+        server
     }
 }
 
@@ -180,9 +176,6 @@ impl Drop for Server {
 
 #[test]
 fn root_a_debug_file_in_a_build_id_folder_gives_lines_and_inlined_functions() {
-    if !has_ebpf() {
-        return;
-    }
     let story = Story::new();
     assert!(story.hot(&[], &[]).is_empty(), "a stripped program has no names");
     let row = story.missing("names", &[]).expect("it is missing");
@@ -217,14 +210,11 @@ fn root_a_debug_file_in_a_build_id_folder_gives_lines_and_inlined_functions() {
 
 #[test]
 fn root_a_debug_file_that_only_a_server_has_gives_lines_and_inlined_functions() {
-    if !has_ebpf() {
-        return;
-    }
     let story = Story::new();
     let served = story.path("served");
     std::fs::create_dir(&served).expect("room");
     std::fs::rename(&story.debug, served.join("anything")).expect("one file system");
-    let Some(server) = Server::start(&served, &story.build_id, &["debuginfo"]) else { return };
+    let server = Server::start(&served, &story.build_id, &["debuginfo"]);
     assert!(story.hot(&[], &[]).is_empty() && !story.path("cache").exists(), "nobody asked for it");
     let hot = story.hot(&[], &[("DEBUGINFOD_URLS", &server.url)]);
     assert!(shows_lines_and_inlined_functions(&hot), "{hot:?}");
@@ -238,9 +228,6 @@ fn root_a_debug_file_that_only_a_server_has_gives_lines_and_inlined_functions() 
 
 #[test]
 fn root_a_program_that_is_gone_is_fetched_with_its_debug_file() {
-    if !has_ebpf() {
-        return;
-    }
     let story = Story::new();
     let here = story.hot(&["--symbols", story.path("").to_str().expect("UTF-8")], &[]);
     assert!(shows_lines_and_inlined_functions(&here), "{here:?}");
@@ -256,7 +243,7 @@ fn root_a_program_that_is_gone_is_fetched_with_its_debug_file() {
     let host = text(&Command::new("hostname").output().expect("everywhere").stdout);
     let copy = format!("scp {}:{} symbols/", host.trim(), story.program.display());
     assert!(get.contains(&copy.as_str()), "{get:?} {copy}");
-    let Some(server) = Server::start(&served, &story.build_id, &["executable", "debuginfo"]) else { return };
+    let server = Server::start(&served, &story.build_id, &["executable", "debuginfo"]);
     assert_eq!(story.hot(&["--debuginfod", &server.url], &[]), here);
     let budget = ["--debuginfod", &server.url, "--debuginfod-budget", "1k,60s"];
     std::fs::remove_dir_all(story.path("cache")).expect("it was there");
@@ -314,9 +301,6 @@ fn calls(dir: &Path) -> PathBuf {
 
 #[test]
 fn root_a_stub_has_one_name_here_and_elsewhere_and_in_a_packed_recording() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (program, packed) = (calls(dir.path()), dir.path().join("packed.icecore"));
     run(Command::new("strip").arg(&program));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, has_ebpf, has_perf, report, target, text};
+use icecore_tests::machine::{Recorded, needs_perf, report, target, text};
 use serde_json::Value;
 
 /// Returns the row of a table that has a value at a key.
@@ -19,9 +19,6 @@ fn number(row: &Value, key: &str) -> u64 {
 
 #[test]
 fn root_depths_are_those_of_the_samples_one_by_one() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&["-F", "997"], "syscalls", 500);
     let mut counted: BTreeMap<(String, String), BTreeMap<u64, u64>> = BTreeMap::new();
     for sample in recorded.samples(&[]) {
@@ -57,9 +54,6 @@ fn root_depths_are_those_of_the_samples_one_by_one() {
 
 #[test]
 fn root_recursion_has_its_exact_depth_and_its_cycle() {
-    if !has_ebpf() {
-        return;
-    }
     for (name, first, kind, cycle, repeats) in [
         ("recursion", "goes_down", "direct", &["goes_down", "goes_down"][..], 500),
         ("mutual", "pings", "mutual", &["pings", "pongs", "pings"], 200),
@@ -90,9 +84,6 @@ fn root_recursion_has_its_exact_depth_and_its_cycle() {
 
 #[test]
 fn root_a_maximum_that_is_the_limit_of_the_walk_says_so() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&["-F", "997", "--unwind", "fp", "--max-depth", "64"], "recursion", 300);
     let depth = recorded.json("depth", &["--focus", "^at_the_bottom$", "--user"]);
     let group = row(&depth["groups"], "comm", "target");
@@ -140,9 +131,6 @@ def plain(left):
 
 #[test]
 fn root_entries_into_an_interpreter_are_counted_and_its_own_calls_are_not() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = dir.path().join("reenter.py");
     std::fs::write(&program, REENTERING).expect("room");
@@ -170,9 +158,7 @@ fn root_entries_into_an_interpreter_are_counted_and_its_own_calls_are_not() {
 
 #[test]
 fn root_events_of_an_import_are_groups_apart() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (data, recording) = (dir.path().join("perf.data"), dir.path().join("r.icecore"));
     let mut perf = Command::new("perf");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_format::records::{Change, ImageKind, Origin};
-use icecore_tests::machine::{Recorded, has_ebpf, record, report, work};
+use icecore_tests::machine::{Recorded, record, report, work};
 use icecore_tests::synthetic::Builder;
 use serde_json::Value;
 
@@ -49,9 +49,6 @@ while time.time() < end: sorted((x * 7919) % 10007 for x in range(3000)); json.d
 
 #[test]
 fn root_the_same_program_twice_shows_no_change() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let work = work(dir.path(), "work", &[]);
     let work = work.to_str().expect("UTF-8");
@@ -99,9 +96,6 @@ fn root_the_same_program_twice_shows_no_change() {
 
 #[test]
 fn root_a_slower_function_is_found_as_is_stated() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let work = work(dir.path(), "work", &[]);
     let recorded = |percent: &str| {
@@ -128,9 +122,6 @@ fn root_a_slower_function_is_found_as_is_stated() {
 
 #[test]
 fn root_another_build_shows_no_function_both_new_and_gone_and_what_has_the_same_code() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let builds = [
         work(dir.path(), "work-1.0", &["-O2", "-fno-inline"]),
@@ -161,9 +152,6 @@ fn root_another_build_shows_no_function_both_new_and_gone_and_what_has_the_same_
 
 #[test]
 fn root_the_diff_that_a_timeline_names_explains_its_change() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&["-q", "-F", "499"], "phases", 3000);
     let timeline = recorded.json("timeline", &["--by", "function", "--sort", "total", "-n", "0"]);
     let changes = timeline["changes"].as_array().expect("a list");

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use icecore_tests::elsewhere::{frames, root_with, samples_elsewhere};
-use icecore_tests::machine::{
-    Recorded, Sample, copy, has_ebpf, record, report, target, text, wait_for_samples,
-};
+use icecore_tests::machine::{Recorded, Sample, copy, record, report, target, text, wait_for_samples};
 
 /// Uses a fixed amount of CPU time, however fast the processor is.
 const PYTHON: &str =
@@ -15,9 +13,6 @@ const PYTHON: &str =
 
 #[test]
 fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
-    if !has_ebpf() {
-        return;
-    }
     // A compiler, an interpreter, a shell and programs that live for a moment, as they are installed.
     let work = tempfile::tempdir().expect("a folder for temporary files");
     let source = work.path().join("x.cc");
@@ -61,9 +56,6 @@ fn root_every_function_that_is_named_here_is_named_where_nothing_is() {
 
 #[test]
 fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
-    if !has_ebpf() {
-        return;
-    }
     // Returns the name of the physical function at each location in files, and the source of the name.
     let mut names: BTreeMap<(String, u64), BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     let script = format!("python3 -c '{PYTHON}'; ls -lR /usr/include >/dev/null");
@@ -108,9 +100,6 @@ func main() {
 
 #[test]
 fn root_a_stripped_program_of_go_is_named_where_nothing_is() {
-    if !has_ebpf() {
-        return;
-    }
     let work = tempfile::tempdir().expect("a folder for temporary files");
     std::fs::write(work.path().join("main.go"), GO).expect("room");
     // The modes are: at a fixed address, position-independent, and linked by the linker of C.
@@ -166,18 +155,12 @@ fn names_after(meanwhile: impl FnOnce(&Path)) -> Vec<String> {
 
 #[test]
 fn root_a_program_that_is_deleted_while_it_runs_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     let names = names_after(|program| std::fs::remove_file(program).expect("it was there"));
     assert!(names.iter().filter(|name| *name == "takes_half").count() > 50, "{} frames", names.len());
 }
 
 #[test]
 fn root_a_program_that_is_replaced_while_it_runs_keeps_its_own_names() {
-    if !has_ebpf() {
-        return;
-    }
     let names = names_after(|program| {
         let other = program.with_extension("new");
         copy(&icecore_tests::machine::churn(), &other);
@@ -188,9 +171,6 @@ fn root_a_program_that_is_replaced_while_it_runs_keeps_its_own_names() {
 
 #[test]
 fn root_a_program_in_a_root_of_its_own_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     let root = root_with(&target(), None);
     let command =
         ["chroot".as_ref(), root.path().as_os_str(), "/target".as_ref(), "shares".as_ref(), "600".as_ref()];
@@ -203,9 +183,6 @@ fn root_a_program_in_a_root_of_its_own_is_named() {
 
 #[test]
 fn root_symbols_are_read_in_a_root_without_proc() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = dir.path().join("stripped");
     let strip = Command::new("strip").arg(target()).arg("-o").arg(&program).status();
@@ -227,9 +204,6 @@ fn root_symbols_are_read_in_a_root_without_proc() {
 
 #[test]
 fn root_nothing_is_embedded_if_nothing_is_wanted() {
-    if !has_ebpf() {
-        return;
-    }
     let symbols = |options: &[&str]| {
         let recorded = Recorded::target(&[&["-F", "997"], options].concat(), "shares", 200);
         let said = text(&recorded.output.stderr);
@@ -243,9 +217,6 @@ fn root_nothing_is_embedded_if_nothing_is_wanted() {
 
 #[test]
 fn root_a_piece_of_a_recording_keeps_its_names_and_a_merged_one_has_those_of_all() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&["-F", "997", "-q"], "threads", 400);
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let [piece, both] = ["piece", "both"].map(|name| dir.path().join(name));

@@ -11,7 +11,7 @@ use icecore_format::records::ImagePartsV1;
 use icecore_tests::elsewhere::{
     frames, report_in_a_container, root_with, samples_elsewhere, samples_in_a_container,
 };
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, record, report, send, target, text};
+use icecore_tests::machine::{Recorded, Sample, record, report, send, target, text};
 use serde_json::Value;
 
 /// Inlining is two functions deep. Each inlined function has its own loop, because the processor decides on which of two
@@ -91,9 +91,6 @@ fn samples_of(recording: &Path) -> Vec<Sample> {
 
 #[test]
 fn root_whole_files_bring_lines_and_inlined_functions_to_a_machine_without_files() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = inlining(dir.path(), None);
     let recorded = Recorded::new(&["-F", "997", "--embed", "all"], &[&program]);
@@ -114,9 +111,6 @@ fn root_whole_files_bring_lines_and_inlined_functions_to_a_machine_without_files
 
 #[test]
 fn root_sections_bring_all_names_and_the_beginnings_of_functions_without_names() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (stripped, headless) = (dir.path().join("stripped"), dir.path().join("headless"));
     let strip = |from: &Path, to: &Path| {
@@ -155,9 +149,6 @@ fn root_sections_bring_all_names_and_the_beginnings_of_functions_without_names()
 
 #[test]
 fn root_what_is_too_large_is_told_and_has_its_names() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let pad = dir.path().join("pad");
     std::fs::write(&pad, noise(2 << 20)).expect("room");
@@ -191,9 +182,6 @@ fn root_what_is_too_large_is_told_and_has_its_names() {
 
 #[test]
 fn root_a_deleted_program_in_a_root_of_its_own_keeps_its_lines() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let root = root_with(&inlining(dir.path(), None), None);
     let script = format!(
@@ -210,9 +198,6 @@ fn root_a_deleted_program_in_a_root_of_its_own_keeps_its_lines() {
 
 #[test]
 fn root_a_signal_ends_the_taking_of_files_and_the_recording_is_whole() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (pad, path) = (dir.path().join("pad"), dir.path().join("r.icecore"));
     std::fs::write(&pad, noise(24 << 20)).expect("room");
@@ -260,9 +245,6 @@ impl Drop for SmallDisk {
 
 #[test]
 fn root_a_disk_that_fills_up_with_files_has_all_samples() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let pad = dir.path().join("pad");
     std::fs::write(&pad, noise(24 << 20)).expect("room");
@@ -295,9 +277,6 @@ fn root_a_disk_that_fills_up_with_files_has_all_samples() {
 
 #[test]
 fn root_a_piece_of_a_recording_keeps_its_files_and_a_merged_one_has_those_of_all() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = inlining(dir.path(), None);
     let whole = Recorded::new(&["-F", "997", "-q", "--embed", "all"], &[&program]);

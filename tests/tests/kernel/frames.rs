@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf};
+use icecore_tests::machine::{Recorded, Sample};
 
 /// The options with which distributions compile.
 const WITHOUT_FRAMES: [&str; 3] = ["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"];
@@ -65,9 +65,6 @@ fn assert_stacks(samples: &[Sample], frames: &[&str]) {
 
 #[test]
 fn root_what_a_signal_interrupted_is_looked_up_where_it_is() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&frames("cc", &[], "signal"), "signal", &[]);
     let samples = told(&recorded);
     let in_handler: Vec<&Sample> =
@@ -89,9 +86,6 @@ fn root_what_a_signal_interrupted_is_looked_up_where_it_is() {
 
 #[test]
 fn root_a_walk_through_a_signal_is_not_whole() {
-    if !has_ebpf() {
-        return;
-    }
     let program = frames("cc", &["-fno-omit-frame-pointer"], "walked");
     for scenario in ["signal", "alternate"] {
         let recorded = recorded(&program, scenario, &["--unwind", "fp"]);
@@ -109,9 +103,6 @@ fn root_a_walk_through_a_signal_is_not_whole() {
 
 #[test]
 fn root_a_register_that_holds_a_number_ends_no_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let frames_of = ["spin", "repeat", "with_a_number", "main"];
     for compiler in ["cc", "musl-gcc"] {
         let recorded = recorded(&frames(compiler, &[], &format!("number-{compiler}")), "number", &[]);
@@ -121,9 +112,6 @@ fn root_a_register_that_holds_a_number_ends_no_stack() {
 
 #[test]
 fn root_programs_and_threads_of_musl_reach_their_roots() {
-    if !has_ebpf() {
-        return;
-    }
     for (name, options) in [("dynamic", &[][..]), ("static", &["-static"])] {
         let program = frames("musl-gcc", options, name);
         assert_stacks(&told(&recorded(&program, "thread", &[])), &["spin", "repeat", "small"]);
@@ -136,9 +124,6 @@ fn root_programs_and_threads_of_musl_reach_their_roots() {
 
 #[test]
 fn root_rules_in_debug_frame_serve_beside_others() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&frames("cc", &[], "no_rules"), "no_rules", &[]);
     let frames = ["spin", "repeat", "inner_without_rules", "without_rules", "main"];
     assert_stacks(&told(&recorded), &frames);
@@ -146,9 +131,6 @@ fn root_rules_in_debug_frame_serve_beside_others() {
 
 #[test]
 fn root_rules_that_no_table_leads_to_travel_in_the_recording() {
-    if !has_ebpf() {
-        return;
-    }
     // Static programs of glibc have an `.eh_frame` and no `.eh_frame_hdr`; clang writes another version of `.debug_frame`.
     for (compiler, options, name) in
         [("cc", &[][..], "away"), ("clang", &[], "away-clang"), ("cc", &["-static"], "away-static")]
@@ -162,9 +144,6 @@ fn root_rules_that_no_table_leads_to_travel_in_the_recording() {
 
 #[test]
 fn root_a_stack_that_lacks_its_outer_frames_is_not_rooted() {
-    if !has_ebpf() {
-        return;
-    }
     let program = frames("cc", &[], "rooted");
     for (scenario, start) in [("large", "large"), ("for_ever", "main")] {
         let recorded = recorded(&program, scenario, &[]);

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SnapshotsV1;
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, text};
+use icecore_tests::machine::{Recorded, Sample, text};
 
 const OPTIONS: [&str; 5] = ["-F", "997", "-q", "--audit", "16"];
 /// Functions that begin stacks of Go: goroutines, threads, the first thread, the scheduler after a goroutine gave up its thread.
@@ -51,10 +51,7 @@ fn recorded(program: &str, part: &str, options: &[&str]) -> Recorded {
     let program = built().join(program);
     let command = [program.as_os_str(), part.as_ref(), "1500".as_ref()];
     let options = [&OPTIONS[..], options].concat();
-    let recorded = Recorded::until(
-        |recorded| recorded.lost() == serde_json::json!({}),
-        || Recorded::new(&options, &command),
-    );
+    let recorded = Recorded::without_loss(&options, &command);
     let audit = &recorded.json("health", &[])["audit"];
     let number = |key: &str| audit[key].as_u64().unwrap_or(0);
     let [walked, checked, differ] = ["walked", "checked", "differ"].map(number);
@@ -163,9 +160,6 @@ fn begins_with_a_start(sample: &Sample) -> bool {
 
 #[test]
 fn root_stripped_go_has_whole_stacks_and_is_hardly_copied() {
-    if !has_ebpf() {
-        return;
-    }
     let outer = ["main.three", "main.one.func1", "main.two", "main.one", "main.chain", "main.main"];
     let outer = [&outer[..], &["runtime.main", "runtime.goexit"]].concat();
     for program in ["stacks-stripped", "stacks-anywhere"] {
@@ -198,9 +192,6 @@ fn copied_share(recorded: &Recorded) -> f64 {
 
 #[test]
 fn root_the_runtime_of_go_makes_no_impossible_calls() {
-    if !has_ebpf() {
-        return;
-    }
     for part in ["spawns", "garbage", "clocks"] {
         let recorded = recorded("stacks-stripped", part, &[]);
         let samples = samples(&recorded);
@@ -232,9 +223,6 @@ fn root_the_runtime_of_go_makes_no_impossible_calls() {
 
 #[test]
 fn root_go_that_calls_c_without_frame_pointers_goes_on_behind_it() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded("callbacks", "calls", &[]);
     let mut in_c = samples(&recorded);
     in_c.retain(|sample| sample.names("user")[0] == "c_leaf");
@@ -265,9 +253,6 @@ fn called(c: &[&'static str], by: &'static str) -> Vec<&'static str> {
 
 #[test]
 fn root_what_c_calls_back_has_the_stacks_of_both() {
-    if !has_ebpf() {
-        return;
-    }
     let back = called(&["goBack", "c_back"], "main.back");
     for (part, leaf, outer) in [
         ("back", "main.leaf", back.clone()),
@@ -313,9 +298,6 @@ fn root_what_c_calls_back_has_the_stacks_of_both() {
 
 #[test]
 fn root_code_of_go_needs_no_copies_in_a_program_with_c() {
-    if !has_ebpf() {
-        return;
-    }
     for program in ["callbacks", "callbacks-anywhere"] {
         let recorded = recorded(program, "alone", &[]);
         let samples = samples(&recorded);

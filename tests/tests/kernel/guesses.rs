@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use icecore_tests::machine::{Recorded, guesses, guesses_without_symbols, has_ebpf};
+use icecore_tests::machine::{Recorded, guesses, guesses_without_symbols};
 
 /// Parts of `tests/programs/guesses.c`, and the functions on the stack.
 const PARTS: [(&str, &[&str]); 4] = [
@@ -15,8 +15,7 @@ const PARTS: [(&str, &[&str]); 4] = [
 
 fn recorded(program: &Path, part: &str) -> Recorded {
     let command = [program.as_os_str(), part.as_ref(), "1000".as_ref()];
-    let record = || Recorded::new(&["-F", "499", "-q"], &command);
-    Recorded::until(|recorded| recorded.lost() == serde_json::json!({}), record)
+    Recorded::without_loss(&["-F", "499", "-q"], &command)
 }
 
 /// Returns how many calls were checked, and how many of them the code does not make.
@@ -29,9 +28,6 @@ fn calls(recorded: &Recorded) -> (u64, u64) {
 
 #[test]
 fn root_assembly_without_unwind_rules_has_its_callers() {
-    if !has_ebpf() {
-        return;
-    }
     for (part, chain) in PARTS {
         let recorded = recorded(&guesses(), part);
         let mut samples = recorded.samples(&[]);
@@ -55,9 +51,6 @@ fn root_assembly_without_unwind_rules_has_its_callers() {
 
 #[test]
 fn root_no_caller_is_shown_that_the_code_does_not_call() {
-    if !has_ebpf() {
-        return;
-    }
     for (part, chain) in PARTS {
         let recorded = recorded(&guesses_without_symbols(), part);
         // The report cannot read from the code who calls through a pointer: such a stack ends, and none of its calls is checked.
@@ -77,9 +70,6 @@ fn root_no_caller_is_shown_that_the_code_does_not_call() {
 
 #[test]
 fn root_a_walk_that_skips_callers_holds_impossible_calls() {
-    if !has_ebpf() {
-        return;
-    }
     // A walk along frame pointers skips the caller of `middle`, and only the code shows that.
     let command = [guesses().into_os_string(), "middle".into(), "1000".into()];
     let recorded = Recorded::new(&["-F", "499", "-q", "--unwind", "fp"], &command);

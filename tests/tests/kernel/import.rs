@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Sample, has_perf, jit, report, stacks_with_frames, stacks_without_frames, target, text,
+    Sample, jit, needs_perf, report, stacks_with_frames, stacks_without_frames, target, text,
 };
 use serde_json::Value;
 
@@ -57,9 +57,7 @@ impl Imported {
 
 #[test]
 fn root_call_chains_of_perf_are_whole_where_frames_are_kept() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     let imported = Imported::new(&stacks_with_frames(), "chain", &["-g"]);
     let (mut whole, mut in_prologue) = (0, 0);
     for sample in imported.in_leaf() {
@@ -83,9 +81,7 @@ fn root_call_chains_of_perf_are_whole_where_frames_are_kept() {
 
 #[test]
 fn root_stacks_that_perf_copied_are_unwound_to_the_root() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     let imported = Imported::new(&stacks_without_frames(), "chain", &["--call-graph", "dwarf,4096"]);
     for sample in imported.in_leaf() {
         let names = sample.names("user");
@@ -114,9 +110,7 @@ fn kernel_frames(path: &Path) -> (std::collections::BTreeSet<String>, usize) {
 
 #[test]
 fn root_functions_of_the_kernel_are_named_where_it_still_runs_and_nowhere_else() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     let imported = Imported::new(&target(), "syscalls", &["-g"]);
     let (reasons, named) = kernel_frames(&imported.path());
     assert!(reasons.is_empty() && named > 50, "{reasons:?}, {named}");
@@ -146,9 +140,7 @@ fn root_functions_of_the_kernel_are_named_where_it_still_runs_and_nowhere_else()
 
 #[test]
 fn root_compressed_and_streamed_files_of_perf_are_read() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     let options = ["--call-graph", "dwarf,4096", "-z"];
     let imported = Imported::new(&stacks_without_frames(), "chain", &options);
     for sample in imported.in_leaf() {
@@ -172,9 +164,7 @@ fn root_compressed_and_streamed_files_of_perf_are_read() {
 
 #[test]
 fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
-    if !has_perf() {
-        return;
-    }
+    needs_perf();
     // It calls a function without a frame pointer: only unwinding finds it.
     let imported = Imported::new(&jit(), "called", &["--call-graph", "dwarf"]);
     let callers = |samples: &[Sample]| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, has_node, jit, report};
+use icecore_tests::machine::{Recorded, Sample, jit, needs, report};
 use serde_json::Value;
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
@@ -30,9 +30,6 @@ fn recorded(folder: &Path) -> Recorded {
 
 #[test]
 fn root_code_has_the_lines_of_its_jitdump_where_it_was_made_and_where_it_moved() {
-    if !has_ebpf() {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let samples = recorded(folder.path()).samples(&[]);
     for (function, file, first, least) in
@@ -49,9 +46,6 @@ fn root_code_has_the_lines_of_its_jitdump_where_it_was_made_and_where_it_moved()
 
 #[test]
 fn root_lines_of_made_code_are_ranked_and_go_into_a_part_of_the_recording() {
-    if !has_ebpf() {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let recorded = recorded(folder.path());
     let (file, part) = (recorded.path(), folder.path().join("part.icecore"));
@@ -83,9 +77,7 @@ while (process.cpuUsage().user < 1200000)
 
 #[test]
 fn root_functions_of_node_have_the_lines_of_its_jitdump() {
-    if !has_ebpf() || !has_node() {
-        return;
-    }
+    needs("node", &["--version"]);
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     std::fs::write(folder.path().join("work.js"), JAVASCRIPT).expect("room");
     let node = "exec node --perf-prof --no-turbo-inlining work.js";

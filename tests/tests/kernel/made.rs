@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, made, report};
+use icecore_tests::machine::{Recorded, Sample, made, report};
 
 fn recorded(how: &str) -> Recorded {
     let command = [made().into_os_string(), how.into(), "1500".into()];
@@ -46,9 +46,6 @@ fn checked(recorded: &Recorded) -> (u64, u64) {
 
 #[test]
 fn root_direct_calls_between_pieces_of_made_code_are_proven() {
-    if !has_ebpf() || cfg!(not(target_arch = "x86_64")) {
-        return;
-    }
     let recorded = recorded("direct");
     let samples = in_leaf(&recorded, "leaf");
     let is_proven = |sample: &&Sample| is_right(sample, "leaf") && guesses(sample)[..3] == [false; 3];
@@ -69,9 +66,6 @@ fn root_direct_calls_between_pieces_of_made_code_are_proven() {
 
 #[test]
 fn root_an_address_of_made_code_that_no_call_is_in_front_of_is_no_caller() {
-    if !has_ebpf() || cfg!(not(target_arch = "x86_64")) {
-        return;
-    }
     for how in ["inside", "first"] {
         let recorded = recorded(how);
         let samples = in_leaf(&recorded, "leaf");
@@ -90,9 +84,6 @@ fn root_an_address_of_made_code_that_no_call_is_in_front_of_is_no_caller() {
 
 #[test]
 fn root_code_that_is_replaced_makes_no_call_impossible() {
-    if !has_ebpf() || cfg!(not(target_arch = "x86_64")) {
-        return;
-    }
     let recorded = recorded("replaced");
     let samples = in_leaf(&recorded, "other");
     let right = samples.iter().filter(|sample| is_right(sample, "other")).count();

@@ -22,6 +22,7 @@ mod guesses;
 mod import;
 mod jit;
 mod jit_lines;
+#[cfg(target_arch = "x86_64")]
 mod made;
 mod mounts;
 mod neighbours;

@@ -6,7 +6,7 @@ use std::process::Command;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{ImagesV1, MappingsV1, SessionV1, StringsV1};
-use icecore_tests::machine::{Recorded, copy, has_ebpf, target, text};
+use icecore_tests::machine::{Recorded, copy, target, text};
 use serde_json::Value;
 
 /// Returns the mount namespace of the recorder, and of each mapping the path of its image and its own.
@@ -45,9 +45,6 @@ fn recorded() -> Recorded {
 
 #[test]
 fn root_a_mapping_tells_the_mount_namespace_of_its_process() {
-    if !has_ebpf() {
-        return;
-    }
     let (own, mappings) = namespaces(&recorded().path());
     let here =
         Command::new("stat").args(["-L", "-c", "%i", "/proc/self/ns/mnt"]).output().expect("coreutils");
@@ -62,9 +59,6 @@ fn root_a_mapping_tells_the_mount_namespace_of_its_process() {
 
 #[test]
 fn root_missing_says_that_a_path_is_one_of_another_mount_namespace() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded();
     let missing = recorded.json("missing", &[]);
     let rows = missing["names"].as_array().expect("a list");
@@ -90,9 +84,6 @@ fn root_missing_says_that_a_path_is_one_of_another_mount_namespace() {
 
 #[test]
 fn root_a_root_of_its_own_is_no_mount_namespace() {
-    if !has_ebpf() {
-        return;
-    }
     let root = tempfile::tempdir().expect("a folder for temporary files");
     copy(&icecore_tests::machine::jit(), &root.path().join("jit"));
     std::fs::create_dir(root.path().join("tmp")).expect("room");

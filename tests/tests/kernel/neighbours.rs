@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
-use icecore_tests::machine::{Recorded, has_ebpf, mapper, stacks_without_frames};
+use icecore_tests::machine::{Recorded, mapper, stacks_without_frames};
 
 /// Programs that run beside a recording, and are killed after it.
 struct Neighbours(Vec<Child>);
@@ -40,9 +40,6 @@ fn ends(recorded: &Recorded) -> BTreeMap<String, usize> {
 
 #[test]
 fn root_a_neighbour_that_maps_code_all_the_time_takes_no_callers_away() {
-    if !has_ebpf() {
-        return;
-    }
     let program = stacks_without_frames();
     let _neighbours = Neighbours::mapping(2);
     for options in [&["-F", "499", "-q"][..], &["-F", "499", "-q", "-a"]] {

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use icecore_tests::machine::{has_ebpf, program, report, send, text, wait_for_samples, wait_until};
+use icecore_tests::machine::{program, report, send, text, wait_for_samples, wait_until};
 
 const HANGUP: i32 = 1;
 const INTERRUPT: i32 = 2;
@@ -55,9 +55,6 @@ fn assert_whole(path: &Path) {
 
 #[test]
 fn root_a_file_that_is_removed_while_it_is_written_is_written_again() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let output = meddled(&path, || std::fs::remove_file(&path).expect("there"));
@@ -69,9 +66,6 @@ fn root_a_file_that_is_removed_while_it_is_written_is_written_again() {
 
 #[test]
 fn root_a_file_whose_folder_is_removed_is_saved_and_told() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (here, folder) = (dir.path().join("here"), dir.path().join("folder"));
     for folder in [&here, &folder] {
@@ -94,9 +88,6 @@ fn root_a_file_whose_folder_is_removed_is_saved_and_told() {
 
 #[test]
 fn root_a_file_that_is_renamed_or_replaced_is_named_as_it_is_now() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let [path, other, saved] = ["r.icecore", "other", "r-2.icecore"].map(|name| dir.path().join(name));
     let output = meddled(&path, || std::fs::rename(&path, &other).expect("there"));
@@ -115,9 +106,6 @@ fn root_a_file_that_is_renamed_or_replaced_is_named_as_it_is_now() {
 
 #[test]
 fn root_a_hangup_closes_the_file_unless_it_is_ignored() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
     let running = recorder(&first, &[]);
@@ -149,9 +137,6 @@ fn root_a_hangup_closes_the_file_unless_it_is_ignored() {
 
 #[test]
 fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
-    if !has_ebpf() {
-        return;
-    }
     // A second signal does not abort yet.
     for signals in [&[INTERRUPT][..], &[TERMINATE], &[HANGUP], &[INTERRUPT, TERMINATE]] {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -193,9 +178,6 @@ fn root_a_stop_before_recording_begins_runs_nothing_and_leaves_no_file() {
 
 #[test]
 fn root_force_replaces_what_a_link_leads_to_and_keeps_the_link() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     std::fs::create_dir(dir.path().join("kept")).expect("room");
     let [link, target, nowhere] = ["link", "kept/target", "nowhere"].map(|name| dir.path().join(name));

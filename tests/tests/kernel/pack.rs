@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icecore_tests::elsewhere::samples_elsewhere;
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, inlining, report, report_output, text};
+use icecore_tests::machine::{Recorded, Sample, inlining, report, report_output, text};
 use serde_json::Value;
 
 fn run(args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
@@ -28,9 +28,6 @@ fn frames(samples: &[Sample]) -> Vec<(String, Value, bool)> {
 
 #[test]
 fn root_lines_and_inlined_functions_are_told_where_nothing_is() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = inlining(dir.path());
     let recorded = Recorded::new(&["-F", "997", "-q"], &[program.as_os_str()]);

@@ -1,14 +1,11 @@
 //! Recordings through pipes: what one end writes, the other reads, and each end notices when the other has gone.
 
-use icecore_tests::machine::{has_ebpf, program, record, report, target, text};
+use icecore_tests::machine::{program, record, report, target, text};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 #[test]
 fn root_a_recording_through_a_pipe_is_whole_and_the_command_does_not_mix_in() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("streamed");
     let script = format!("echo printed by the command; exec {} recursion 500", target().display());
@@ -35,9 +32,6 @@ fn root_a_recording_through_a_pipe_is_whole_and_the_command_does_not_mix_in() {
 
 #[test]
 fn root_a_reader_that_goes_away_ends_the_recording_with_a_word() {
-    if !has_ebpf() {
-        return;
-    }
     let mut recorder = record()
         .args(["-a", "--flush", "0.1", "-d", "30", "-o", "-"])
         .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, in_memory, target, text};
+use icecore_tests::machine::{Recorded, Sample, in_memory, target, text};
 
 /// Records a shell script whose first argument is the target program.
 fn recorded(options: &[&str], script: &str) -> Recorded {
@@ -58,17 +58,11 @@ const BRIEF: &str = r#"
 
 #[test]
 fn root_programs_of_five_milliseconds_whose_file_system_goes_with_them_are_named() {
-    if !has_ebpf() {
-        return;
-    }
     assert_half_are_named(BRIEF, "brief", 9);
 }
 
 #[test]
 fn root_what_nobody_could_look_at_is_said_to_be_missing_and_found_by_its_build_id() {
-    if !has_ebpf() {
-        return;
-    }
     let script = r#"d=$(mktemp -d)
         unshare -m sh -ec "mount -t tmpfs none $d; cp $1 $d/gone; exec $d/gone shares 100"
         rmdir $d"#;
@@ -95,9 +89,6 @@ fn root_what_nobody_could_look_at_is_said_to_be_missing_and_found_by_its_build_i
 
 #[test]
 fn root_programs_that_are_deleted_as_soon_as_they_run_are_named() {
-    if !has_ebpf() {
-        return;
-    }
     let script = r#"d=$(mktemp -d)
         for i in 0 1 2 3 4; do
             cp $1 $d/deleted$i; echo $i >> $d/deleted$i
@@ -112,9 +103,6 @@ fn root_programs_that_are_deleted_as_soon_as_they_run_are_named() {
 
 #[test]
 fn root_a_program_in_a_pid_namespace_is_named_under_the_number_that_the_host_gives_it() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = recorded(&[], "unshare -pf --mount-proc $1 shares 200").samples(&["--focus", "^shares$"]);
     assert_eq!(named(&samples, "target"), (1, 1));
     let tgids: Vec<u64> = samples.iter().map(|sample| sample.number("tgid")).collect();
@@ -123,9 +111,6 @@ fn root_a_program_in_a_pid_namespace_is_named_under_the_number_that_the_host_giv
 
 #[test]
 fn root_a_program_that_is_in_no_file_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     // The second runs so long that a recorder that waits for a CPU comes to it in time.
     let script = format!("{} $1 shares 5; exec {0} $1 shares 1000", in_memory().display());
     let recorded = recorded(&[], &script);

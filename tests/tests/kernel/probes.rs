@@ -3,18 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use icecore_tests::machine::{
-    Recorded, Sample, has_ebpf, probed, probed_with_frames, queues, record, statics, text,
-};
-
-/// Records `probed` with these options and events; `{}` in an event stands for its path.
-fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
-    let path = program.to_str().expect("plain text");
-    let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
-    let mut all = options.to_vec();
-    events.iter().for_each(|event| all.extend(["-e", event]));
-    Recorded::new(&all, &[&[path], arguments].concat())
-}
+use icecore_tests::machine::{Recorded, Sample, probed, probed_with_frames, queues, record, statics, text};
 
 /// Returns the functions of a user stack from the leaf to `main`, or to the first function of the thread.
 fn up_to_main(sample: &Sample) -> Vec<&str> {
@@ -30,9 +19,6 @@ fn nothing_lost(recorded: &Recorded) {
 
 #[test]
 fn root_every_call_of_a_function_is_a_sample_with_its_stack() {
-    if !has_ebpf() {
-        return;
-    }
     for (program, unwind) in [
         (probed(), "auto"),
         (probed(), "dwarf"),
@@ -40,7 +26,7 @@ fn root_every_call_of_a_function_is_a_sample_with_its_stack() {
         (probed_with_frames(), "fp"),
     ] {
         let options = ["--unwind", unwind, "--max-event-rate", "0"];
-        let recorded = recorded(&program, &options, &["uprobe:{}:tick"], &["tick", "5000"]);
+        let recorded = Recorded::events(&program, &options, &["uprobe:{}:tick"], &["tick", "5000"]);
         nothing_lost(&recorded);
         let samples = recorded.samples(&[]);
         assert_eq!(samples.len(), 5000, "{unwind}");
@@ -56,11 +42,9 @@ fn root_every_call_of_a_function_is_a_sample_with_its_stack() {
 
 #[test]
 fn root_the_depth_at_a_probe_is_that_of_the_recursion() {
-    if !has_ebpf() {
-        return;
-    }
     for program in [probed(), probed_with_frames()] {
-        let recorded = recorded(&program, &["--max-event-rate", "0"], &["uprobe:{}:down"], &["down", "700"]);
+        let recorded =
+            Recorded::events(&program, &["--max-event-rate", "0"], &["uprobe:{}:down"], &["down", "700"]);
         nothing_lost(&recorded);
         let depths: Vec<usize> =
             recorded.samples(&[]).iter().map(|sample| up_to_main(sample).len()).collect();
@@ -80,11 +64,12 @@ fn root_the_depth_at_a_probe_is_that_of_the_recursion() {
 
 #[test]
 fn root_one_of_some_hits_weighs_as_much_as_all_of_them() {
-    if !has_ebpf() {
-        return;
-    }
-    let recorded =
-        recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick,every=10"], &["tick", "50000"]);
+    let recorded = Recorded::events(
+        &probed(),
+        &["--max-event-rate", "0"],
+        &["uprobe:{}:tick,every=10"],
+        &["tick", "50000"],
+    );
     let samples = recorded.samples(&[]);
     assert!(samples.iter().all(|sample| sample.number("weight") == 10));
     // Five standard deviations: the variance of one hit is every - 1.
@@ -94,11 +79,8 @@ fn root_one_of_some_hits_weighs_as_much_as_all_of_them() {
 
 #[test]
 fn root_a_rate_that_is_too_high_is_lowered_and_weights_stay_right() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded =
-        recorded(&probed(), &["--max-event-rate", "2000"], &["uprobe:{}:tick"], &["tick", "300000"]);
+        Recorded::events(&probed(), &["--max-event-rate", "2000"], &["uprobe:{}:tick"], &["tick", "300000"]);
     let samples = recorded.samples(&[]);
     let weights = || samples.iter().map(|sample| sample.number("weight"));
     let deviation = weights().map(|weight| (weight * (weight - 1)) as f64).sum::<f64>().sqrt();
@@ -118,11 +100,8 @@ fn root_a_rate_that_is_too_high_is_lowered_and_weights_stay_right() {
 
 #[test]
 fn root_a_hit_can_weigh_an_argument() {
-    if !has_ebpf() {
-        return;
-    }
     let event = "uprobe:{}:sized,weight=arg1,min=11,unit=bytes";
-    let recorded = recorded(&probed(), &["--max-event-rate", "0"], &[event], &["sized", "100"]);
+    let recorded = Recorded::events(&probed(), &["--max-event-rate", "0"], &[event], &["sized", "100"]);
     let weights: Vec<u64> = recorded.samples(&[]).iter().map(|sample| sample.number("weight")).collect();
     assert_eq!(weights, (11..=100).collect::<Vec<_>>());
     assert_eq!(recorded.json("top", &[])["total_weight"].as_u64(), Some((11..=100).sum()));
@@ -131,11 +110,8 @@ fn root_a_hit_can_weigh_an_argument() {
 
 #[test]
 fn root_tracepoints_and_page_faults_are_counted_exactly() {
-    if !has_ebpf() {
-        return;
-    }
     for name in ["syscalls:sys_enter_sched_yield", "tracepoint:syscalls:sys_enter_sched_yield"] {
-        let recorded = recorded(&probed(), &["--max-event-rate", "0"], &[name], &["yield", "3000"]);
+        let recorded = Recorded::events(&probed(), &["--max-event-rate", "0"], &[name], &["yield", "3000"]);
         nothing_lost(&recorded);
         let samples = recorded.samples(&[]);
         assert_eq!(samples.len(), 3000);
@@ -145,7 +121,7 @@ fn root_tracepoints_and_page_faults_are_counted_exactly() {
             assert!(sample.has("do_syscall_64") || sample.has("invoke_syscall"), "{}", sample.0);
         }
     }
-    let recorded = recorded(&probed(), &[], &["page-faults"], &["touch", "2000"]);
+    let recorded = Recorded::events(&probed(), &[], &["page-faults"], &["touch", "2000"]);
     let samples = recorded.samples(&[]);
     let touches = samples.iter().filter(|sample| sample.names("user").first() == Some(&"touches")).count();
     assert_eq!(touches, 2000, "of {} faults", samples.len());
@@ -153,20 +129,15 @@ fn root_tracepoints_and_page_faults_are_counted_exactly() {
 
 #[test]
 fn root_a_process_with_the_number_of_one_that_has_just_ended_is_a_target() {
-    if !has_ebpf() {
-        return;
-    }
-    let recorded = recorded(&queues(), &[], &["uprobe:{}:hit"], &["again", "50"]);
+    let recorded = Recorded::events(&queues(), &[], &["uprobe:{}:hit"], &["again", "50"]);
     assert_eq!(recorded.samples(&[]).len(), 50 * 7, "lost: {}", recorded.lost());
 }
 
 #[test]
 fn root_a_process_whose_first_thread_has_ended_keeps_its_stacks() {
-    if !has_ebpf() {
-        return;
-    }
     for _ in 0..5 {
-        let recorded = recorded(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick"], &["leave", "50"]);
+        let recorded =
+            Recorded::events(&probed(), &["--max-event-rate", "0"], &["uprobe:{}:tick"], &["leave", "50"]);
         let samples = recorded.samples(&[]);
         assert_eq!(samples.len(), 50, "lost: {}", recorded.lost());
         for sample in &samples {
@@ -183,9 +154,6 @@ fn root_a_process_whose_first_thread_has_ended_keeps_its_stacks() {
 
 #[test]
 fn root_who_runs_an_older_version_of_a_probed_file_is_told() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (program, new) = (dir.path().join("replaced"), dir.path().join("new"));
     std::fs::copy(probed(), &program).expect("room");
@@ -211,12 +179,9 @@ fn root_who_runs_an_older_version_of_a_probed_file_is_told() {
 
 #[test]
 fn root_a_hit_while_the_program_of_another_event_runs_is_counted() {
-    if !has_ebpf() {
-        return;
-    }
     // The timer's program follows the frame pointer to a page that is not there. In its page fault the kernel runs no other program.
     let events = ["cpu-clock,freq=999", "exceptions:page_fault_kernel"];
-    let recorded = recorded(&probed(), &["--unwind", "fp"], &events, &["stray", "2000000000"]);
+    let recorded = Recorded::events(&probed(), &["--unwind", "fp"], &events, &["stray", "2000000000"]);
     let samples = recorded.samples(&["--event", "cpu-clock"]);
     let strays = samples.iter().filter(|sample| sample.has("strays") && sample.text("ended") == "unreadable");
     let (strays, missed) = (strays.count() as u64, recorded.lost()["missed_runs"].as_u64());
@@ -230,16 +195,13 @@ fn root_a_hit_while_the_program_of_another_event_runs_is_counted() {
 
 #[test]
 fn root_events_at_the_same_time_keep_their_stacks_apart() {
-    if !has_ebpf() {
-        return;
-    }
     // Half of the ring has room for all of it (115 MB), so that no copy is shortened even if the recorder gets no CPU meanwhile.
     let rounds = 500;
     for program in [probed(), probed_with_frames()] {
         let events =
             ["cpu-clock,freq=9000", "uprobe:{}:tick", "uprobe:{}:down", "syscalls:sys_enter_sched_yield"];
         let options = ["--max-event-rate", "0", "--ring", "256M"];
-        let recorded = recorded(&program, &options, &events, &["all", &rounds.to_string()]);
+        let recorded = Recorded::events(&program, &options, &events, &["all", &rounds.to_string()]);
         let mut lost = recorded.lost();
         let missed = lost.as_object_mut().expect("losses by cause").remove("missed_runs");
         let missed = missed.map_or(0, |count| count.as_u64().expect("a count") as usize);
@@ -287,9 +249,6 @@ for i in range(20):
 
 #[test]
 fn root_functions_of_python_are_found_by_their_pattern() {
-    if !has_ebpf() {
-        return;
-    }
     let python = Path::new("/usr/bin/python3");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let script = dir.path().join("recurse.py");
@@ -329,13 +288,10 @@ fn root_functions_of_python_are_found_by_their_pattern() {
 
 #[test]
 fn root_static_probes_are_hit_wherever_they_lie() {
-    if !has_ebpf() {
-        return;
-    }
     let rounds = 300;
     let options = ["--max-event-rate", "0"];
     let events = ["usdt:{}:shop:sold", "usdt:{}:sh*:*"];
-    let recorded = recorded(&statics(), &options, &events, &[&rounds.to_string()]);
+    let recorded = Recorded::events(&statics(), &options, &events, &[&rounds.to_string()]);
     nothing_lost(&recorded);
     let stacks_of = |event: &str| -> Vec<Vec<String>> {
         let samples = recorded.samples(&["--event", event]);

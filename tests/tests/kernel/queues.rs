@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, queues, text};
+use icecore_tests::machine::{Recorded, Sample, queues, text};
 
 const WAITS: &str = "off-cpu,run-delay";
 
@@ -21,9 +21,6 @@ fn weights(samples: &[Sample], comm: &str) -> [u64; 2] {
 
 #[test]
 fn root_a_thread_that_is_moved_while_it_waits_for_a_cpu_waits_for_it_all_the_time() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = CPU.lock().unwrap_or_else(PoisonError::into_inner);
     for wakers in [&[][..], &["--wakers"]] {
         let options = [&["--off-cpu-only=1ms"], wakers].concat();
@@ -39,9 +36,6 @@ fn root_a_thread_that_is_moved_while_it_waits_for_a_cpu_waits_for_it_all_the_tim
 
 #[test]
 fn root_a_thread_that_queues_at_an_end_of_the_recording_waits_for_a_cpu() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = CPU.lock().unwrap_or_else(PoisonError::into_inner);
     for wakers in [&[][..], &["--wakers"]] {
         let options = [&["--off-cpu-only=1ms", "-d", "0.8"], wakers].concat();

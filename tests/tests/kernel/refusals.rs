@@ -1,6 +1,6 @@
 //! The recorder refuses what it cannot record: it prints cause and remedy, ends with exit code 2, and leaves no file.
 
-use icecore_tests::machine::{copy, has_ebpf, record, report, target, text};
+use icecore_tests::machine::{copy, record, report, target, text};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -32,9 +32,6 @@ fn what_cannot_be_recorded_is_told_before_anything_is_opened() {
 
 #[test]
 fn root_a_command_needs_no_dashes_and_its_options_are_its_own() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let output =
@@ -50,9 +47,6 @@ fn root_a_command_needs_no_dashes_and_its_options_are_its_own() {
 
 #[test]
 fn root_a_rate_above_the_kernels_limit_is_refused_with_the_limit() {
-    if !has_ebpf() {
-        return;
-    }
     let limit =
         std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").expect("perf is there");
     let limit: u64 = limit.trim().parse().expect("a number");
@@ -66,9 +60,6 @@ fn root_a_rate_above_the_kernels_limit_is_refused_with_the_limit() {
 
 #[test]
 fn root_without_privileges_the_remedy_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     // A user without privileges must be able to read the program.
     let dir = tempfile::Builder::new()
         .prefix("icecore")
@@ -89,9 +80,6 @@ fn root_without_privileges_the_remedy_is_named() {
 
 #[test]
 fn root_what_the_kernel_forbids_to_all_is_not_called_a_lack_of_privileges() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let output = record().args(["-e", "fentry:vfs_read", "--", "true"]).current_dir(dir.path()).output();
     let output = output.expect("the recorder runs");
@@ -108,9 +96,6 @@ fn open_to_all() -> std::fs::Permissions {
 
 #[test]
 fn root_an_existing_file_and_an_unwritable_folder_are_refused() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("precious");
     std::fs::write(&path, "precious").expect("ours");
@@ -129,9 +114,6 @@ fn root_an_existing_file_and_an_unwritable_folder_are_refused() {
 
 #[test]
 fn root_a_full_disk_ends_the_recording_and_keeps_what_is_written() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "icecore"]).arg(dir.path()).status();
@@ -155,9 +137,6 @@ fn root_a_full_disk_ends_the_recording_and_keeps_what_is_written() {
 
 #[test]
 fn root_inside_a_pid_namespace_recording_is_refused() {
-    if !has_ebpf() {
-        return;
-    }
     let program = icecore_tests::machine::program("icecore-record");
     let mut unshare = Command::new("unshare");
     let output =
@@ -170,9 +149,6 @@ fn root_inside_a_pid_namespace_recording_is_refused() {
 
 #[test]
 fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
-    if !has_ebpf() {
-        return;
-    }
     // A unique duration, so that nobody else sleeps for as long.
     let seconds = format!("8639.{}", std::process::id());
     let output =
@@ -185,9 +161,6 @@ fn root_a_command_that_cannot_be_recorded_is_not_left_behind() {
 
 #[test]
 fn root_a_kernel_without_type_information_is_refused_with_the_option_that_it_needs() {
-    if !has_ebpf() {
-        return;
-    }
     let program = icecore_tests::machine::program("icecore-record");
     // In a mount namespace of its own, the path at which the kernel offers its types is empty.
     let script = format!("mount -t tmpfs none /sys/kernel/btf && exec {} -a -d 0.1", program.display());

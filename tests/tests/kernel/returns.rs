@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, probed, probed_with_frames, record, returns, text};
+use icecore_tests::machine::{Recorded, Sample, probed, probed_with_frames, record, returns, text};
 
 /// The kernel replaces at most 64 return addresses of a thread at a time.
 const DEEPEST: usize = 50;
 
 fn recorded(program: &Path, options: &[&str], events: &[&str], arguments: &[&str]) -> Recorded {
-    let path = program.to_str().expect("plain text");
-    let events: Vec<String> = events.iter().map(|event| event.replace("{}", path)).collect();
     // So that a busy machine loses nothing.
-    let mut all = [options, &["--max-event-rate", "0", "--ring", "512M"]].concat();
-    events.iter().for_each(|event| all.extend(["-e", event]));
-    let recorded = Recorded::new(&all, &[&[path], arguments].concat());
+    let options = [options, &["--max-event-rate", "0", "--ring", "512M"]].concat();
+    let recorded = Recorded::events(program, &options, events, arguments);
     let mut lost = recorded.lost();
     // While the timer's program runs on the CPU, the kernel does not run that of a tracepoint.
     lost.as_object_mut().expect("losses by cause").remove("missed_runs");
@@ -37,9 +34,6 @@ fn up_to_main(sample: &Sample) -> Vec<&str> {
 
 #[test]
 fn root_a_return_has_the_stack_of_the_caller() {
-    if !has_ebpf() {
-        return;
-    }
     for (program, unwind) in [
         (probed(), "auto"),
         (probed(), "dwarf"),
@@ -60,9 +54,6 @@ fn root_a_return_has_the_stack_of_the_caller() {
 
 #[test]
 fn root_stacks_are_true_while_returns_are_probed() {
-    if !has_ebpf() {
-        return;
-    }
     let rounds = 150;
     for (program, unwind) in [
         (probed(), "auto"),
@@ -141,9 +132,6 @@ fn root_stacks_are_true_while_returns_are_probed() {
 
 #[test]
 fn root_a_call_that_longjmp_has_left_is_not_on_the_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let events = ["cpu-clock,freq=9999", "uretprobe:{}:leaps", "uretprobe:{}:stays"];
     let recorded = recorded(&returns(), &[], &events, &["leaps", "100000"]);
     let mut samples = recorded.samples(&["--event", "cpu-clock"]);
@@ -175,9 +163,6 @@ fn times(recorded: &Recorded) -> BTreeMap<u64, Vec<(u64, u64)>> {
 
 #[test]
 fn root_a_return_can_weigh_how_long_the_function_ran() {
-    if !has_ebpf() {
-        return;
-    }
     let rounds = 300;
     // A second event in the same functions has calls of its own.
     let events = ["uretprobe:{}:timed_*,weight=duration", "uretprobe:{}:timed_s*,weight=duration,min=15000"];
@@ -205,9 +190,6 @@ fn root_a_return_can_weigh_how_long_the_function_ran() {
 
 #[test]
 fn root_a_return_without_a_known_begin_is_counted() {
-    if !has_ebpf() {
-        return;
-    }
     let options = ["--max-event-rate", "0", "-e"];
     let event = format!("uretprobe:{}:timed_*,weight=duration", returns().display());
     let record = |what: &str, n: &str| {
@@ -231,9 +213,6 @@ fn root_a_return_without_a_known_begin_is_counted() {
 
 #[test]
 fn root_a_return_can_weigh_what_the_function_returned() {
-    if !has_ebpf() {
-        return;
-    }
     let events =
         ["uretprobe:{}:gives,weight=retval", "uretprobe:{}:gives_int,weight=retval32,min=3,unit=bytes"];
     let recorded = recorded(&returns(), &[], &events, &["give", "9"]);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, copy, has_ebpf, program, record, report, send, text, wait_for_session, wait_until,
+    Recorded, copy, program, record, report, send, text, wait_for_session, wait_until,
 };
 use serde_json::Value;
 
@@ -28,9 +28,6 @@ fn assert_intact(path: &Path) {
 
 #[test]
 fn root_a_delay_leaves_out_the_beginning_of_a_command_and_names_what_began_in_it() {
-    if !has_ebpf() {
-        return;
-    }
     let begun = Instant::now();
     let recorded = Recorded::target(&["--delay", "1", "--flush", "100ms"], "shares", 2200);
     let elapsed = begun.elapsed().as_secs_f64();
@@ -57,9 +54,6 @@ fn root_a_delay_leaves_out_the_beginning_of_a_command_and_names_what_began_in_it
 
 #[test]
 fn root_a_duration_counts_from_the_end_of_the_delay() {
-    if !has_ebpf() {
-        return;
-    }
     let begun = Instant::now();
     let recorded = Recorded::new(&["-a", "-D", "800ms", "-d", "400ms"], &[] as &[&str]);
     assert!(begun.elapsed() >= Duration::from_millis(1200), "{:?}", begun.elapsed());
@@ -72,9 +66,6 @@ fn root_a_duration_counts_from_the_end_of_the_delay() {
 
 #[test]
 fn root_what_ends_during_the_delay_is_a_recording_without_samples() {
-    if !has_ebpf() {
-        return;
-    }
     let assert_empty = |path: &Path, output: &Output, code: i32| {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");
@@ -119,9 +110,6 @@ fn written(line: &str) -> String {
 
 #[test]
 fn root_a_terminal_shows_how_the_recording_goes_in_one_line() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let recorder = program("icecore-record").display().to_string();
     let run = |before: &str, options: &str, command: &str| {
@@ -184,9 +172,6 @@ fn signals(dir: &Path, recorder: &mut Command, act: impl FnOnce(&mut Child)) -> 
 
 #[test]
 fn root_ctrl_c_reaches_the_command_once_and_its_exit_code_is_passed_on() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (graceful, path) = (graceful(dir.path()), dir.path().join("r.icecore"));
     let recorder = program("icecore-record").display().to_string();
@@ -205,9 +190,6 @@ fn root_ctrl_c_reaches_the_command_once_and_its_exit_code_is_passed_on() {
 
 #[test]
 fn root_a_signal_for_the_recorder_alone_ends_the_command() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let (graceful, path) = (graceful(dir.path()), dir.path().join("r.icecore"));
     for signal in [TERMINATE, INTERRUPT] {
@@ -221,9 +203,6 @@ fn root_a_signal_for_the_recorder_alone_ends_the_command() {
 
 #[test]
 fn root_a_command_runs_as_another_user_with_all_that_belongs_to_it() {
-    if !has_ebpf() {
-        return;
-    }
     let id = |args: &[&str]| text(&Command::new("id").args(args).output().expect("coreutils").stdout);
     let uid = id(&["-u", "nobody"]);
     let entry = text(&Command::new("getent").args(["passwd", "nobody"]).output().expect("libc-bin").stdout);
@@ -303,9 +282,7 @@ fn root_another_user_needs_root() {
     copy(&program("icecore-record"), &recorder);
     let mut recorder = Command::new(&recorder);
     recorder.args(["--as", "root", "true"]);
-    if has_ebpf() {
-        recorder.uid(65534).gid(65534);
-    }
+    recorder.uid(65534).gid(65534);
     let output = recorder.output().expect("it runs");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");

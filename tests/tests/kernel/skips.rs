@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf};
+use icecore_tests::machine::{Recorded, Sample};
 
 fn compile(dir: &Path, compiler: &str, source: &str, options: &[&str]) -> PathBuf {
     let program = dir.join(format!("{compiler}-{}", source.trim_end_matches(".c")));
@@ -61,9 +61,6 @@ fn assert_told(recorded: &Recorded) {
 
 #[test]
 fn root_a_walk_does_not_go_on_behind_code_that_keeps_no_frame_pointer() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]);
     let truths: [&[&str]; 2] = [
@@ -86,9 +83,6 @@ fn root_a_walk_does_not_go_on_behind_code_that_keeps_no_frame_pointer() {
 
 #[test]
 fn root_a_caller_that_unwind_rules_lead_to_has_called() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]);
     let recorded = recorded(&program, "lies", &[]);
@@ -99,9 +93,6 @@ fn root_a_caller_that_unwind_rules_lead_to_has_called() {
 
 #[test]
 fn root_what_an_unwinder_of_exceptions_has_overwritten_is_no_caller() {
-    if !has_ebpf() {
-        return;
-    }
     const CALLS: [&str; 6] = ["main", "catches", "first", "second", "third", "throws"];
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "c++", "throws.cpp", &["-O1", "-g", "-fno-omit-frame-pointer"]);
@@ -128,9 +119,6 @@ fn root_what_an_unwinder_of_exceptions_has_overwritten_is_no_caller() {
 
 #[test]
 fn root_a_start_that_lies_further_up_skips_nobody() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let no_rules = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fcf-protection=none"];
     let options = [&["-static", "-O2", "-fomit-frame-pointer", "-pthread"][..], &no_rules].concat();
@@ -141,9 +129,6 @@ fn root_a_start_that_lies_further_up_skips_nobody() {
 
 #[test]
 fn root_what_lies_in_front_of_the_beginning_of_a_fiber_is_not_its_caller() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
     let samples = of_leaf(&recorded(&program, "fiber", &[]));
@@ -152,9 +137,6 @@ fn root_what_lies_in_front_of_the_beginning_of_a_fiber_is_not_its_caller() {
 
 #[test]
 fn root_a_signal_that_is_over_has_interrupted_nobody() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
     for scenario in ["coroutine", "in_place"] {
@@ -171,9 +153,6 @@ fn root_a_signal_that_is_over_has_interrupted_nobody() {
 
 #[test]
 fn root_a_function_that_was_pushed_by_hand_begins_no_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let program = compile(dir.path(), "cc", "skips.c", &["-O2", "-pthread"]);
     for unwind in ["auto", "copy"] {
@@ -185,9 +164,6 @@ fn root_a_function_that_was_pushed_by_hand_begins_no_stack() {
 
 #[test]
 fn root_a_leaf_without_a_frame_pointer_has_its_caller_where_all_others_keep_one() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder");
     let options = ["-O2", "-fno-omit-frame-pointer", "-fno-stack-protector", "-fno-builtin"];
     let alone = ["-nostdlib", "-static", "-Wl,--eh-frame-hdr"];

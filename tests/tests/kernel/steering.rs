@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use icecore_tests::inside::{commands, run_in};
-use icecore_tests::machine::{Recorded, copy, has_ebpf, record, target, text};
+use icecore_tests::machine::{Recorded, copy, record, target, text};
 use icecore_tests::synthetic::named;
 
 /// Sets the title of a terminal, returns to the beginning of the line, begins another line, and has a sequence in C1 and text
@@ -144,9 +144,6 @@ fn no_error_passes_on_what_steers_a_terminal() {
 
 #[test]
 fn root_the_recorder_passes_on_nothing_that_steers_a_terminal() {
-    if !has_ebpf() {
-        return;
-    }
     // This is the name of a file, from which a thread takes its name.
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let folder = dir.path().join(STEERING);

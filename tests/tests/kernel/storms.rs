@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use icecore_tests::machine::{Recorded, has_ebpf, stacks_without_frames, storm, text};
+use icecore_tests::machine::{Recorded, stacks_without_frames, storm, text};
 
 /// A storm beside a recording, and what it says; killed after it.
 struct Storm(Child, BufReader<ChildStdout>);
@@ -51,9 +51,6 @@ fn seconds(recorded: &Recorded) -> f64 {
 
 #[test]
 fn root_a_recording_ends_in_time_however_much_is_copied() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _storm = Storm::new("deep");
     let recorded = Recorded::new(&["-a", "-F", "999", "-d", "2", "-q"], &[] as &[&str]);
@@ -67,9 +64,6 @@ fn root_a_recording_ends_in_time_however_much_is_copied() {
 
 #[test]
 fn root_a_process_that_maps_too_much_is_named_and_others_keep_their_callers() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let storm = Storm::new("maps");
     let program = stacks_without_frames();
@@ -99,9 +93,6 @@ fn root_a_process_that_maps_too_much_is_named_and_others_keep_their_callers() {
 
 #[test]
 fn root_storms_in_other_processes_leave_walks_as_they_are() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let program = stacks_without_frames();
     let chain = [program.as_os_str(), "chain".as_ref(), "2500".as_ref()];
@@ -125,9 +116,6 @@ fn root_storms_in_other_processes_leave_walks_as_they_are() {
 
 #[test]
 fn root_few_open_files_lose_no_names_or_it_is_said() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let record = |limit: &str| {
         let dir = tempfile::tempdir().expect("a folder for temporary files");

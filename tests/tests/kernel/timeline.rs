@@ -1,6 +1,6 @@
 //! Tests change points: programs with known phases, recorded through real eBPF.
 
-use icecore_tests::machine::{Recorded, has_ebpf};
+use icecore_tests::machine::Recorded;
 use serde_json::Value;
 
 /// Shows functions with their callees, only in the program itself: the kernel's share depends on other programs.
@@ -16,9 +16,6 @@ fn changes(recorded: &Recorded, focus: &str) -> Vec<Value> {
 
 #[test]
 fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&["-F", "997"], "phases", 6000);
     // The program counts its CPU time, so the moment depends on other programs: the samples show it.
     let first = recorded.samples(&["--focus", "^only_later$"])[0].number("time_ns") as f64 / 1e9;
@@ -47,9 +44,6 @@ fn root_a_phase_begins_when_it_does_and_takes_what_it_does() {
 
 #[test]
 fn root_a_steady_program_has_no_change() {
-    if !has_ebpf() {
-        return;
-    }
     let found: Vec<Vec<Value>> = (0..3)
         .map(|_| changes(&Recorded::target(&["-F", "997"], "shares", 3000), "^shares$"))
         .filter(|changes| !changes.is_empty())

@@ -5,7 +5,7 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SnapshotsV1;
-use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, has_ebpf, stacks_without_frames};
+use icecore_tests::machine::{Recorded, Sample, alone, alone_with_a_gap, stacks_without_frames};
 
 const OPTIONS: [&str; 3] = ["-F", "997", "-q"];
 /// Stacks are copied unless a walk along frame pointers is trusted; without it, most are walked by tables.
@@ -40,9 +40,6 @@ fn in_leaf(recorded: &Recorded) -> Vec<Sample> {
 
 #[test]
 fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
-    if !has_ebpf() {
-        return;
-    }
     let auto = recorded(&COPY, &alone(), &["1500"]);
     let copied = copied(&auto);
     let small = copied.iter().filter(|len| **len <= LITTLE).count();
@@ -67,9 +64,6 @@ fn root_only_the_top_is_copied_where_all_code_keeps_frame_pointers() {
 
 #[test]
 fn root_trust_ends_with_code_that_nobody_has_looked_at() {
-    if !has_ebpf() {
-        return;
-    }
     let library = stacks_without_frames();
     let library = library.to_str().expect("a path of this test");
     // The program loads the library after half of the time.
@@ -81,9 +75,6 @@ fn root_trust_ends_with_code_that_nobody_has_looked_at() {
 
 #[test]
 fn root_trust_ends_with_the_program() {
-    if !has_ebpf() {
-        return;
-    }
     let next = stacks_without_frames();
     let next = next.to_str().expect("a path of this test");
     let recorded = recorded(&COPY, &alone(), &["600", "exec", next, "chain", "600"]);
@@ -99,9 +90,6 @@ fn root_trust_ends_with_the_program() {
 
 #[test]
 fn root_walks_through_code_without_frame_pointers_are_suspect() {
-    if !has_ebpf() {
-        return;
-    }
     let suspect = |recorded: &Recorded| recorded.json("health", &[])["suspect_share"].as_f64();
     let walked = recorded(&["--unwind", "fp"], &alone_with_a_gap(), &["400"]);
     assert!(in_leaf(&walked).iter().all(|sample| !sample.has("spend")), "the walk has skipped it");

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use icecore_tests::machine::{
-    Recorded, Sample, copy, has_ebpf, record, report, send, target, text, wait_for_samples, wait_for_session,
+    Recorded, Sample, copy, record, report, send, target, text, wait_for_samples, wait_for_session,
     wait_until,
 };
 
@@ -27,9 +27,6 @@ fn assert_share(samples: &[Sample], function: &str, p: f64) {
 
 #[test]
 fn root_functions_get_the_share_of_time_that_they_took() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = Recorded::target(&RATE, "shares", 2000).samples(&["--focus", "^shares$"]);
     assert!(samples.len() > 800, "{} samples in two seconds at 997 Hz", samples.len());
     assert_share(&samples, "takes_half", 0.5);
@@ -39,9 +36,6 @@ fn root_functions_get_the_share_of_time_that_they_took() {
 
 #[test]
 fn root_a_thread_shows_its_own_functions_alone() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::target(&RATE, "threads", 500);
     for (comm, own, other) in
         [("first", "only_in_first", "only_in_second"), ("second", "only_in_second", "only_in_first")]
@@ -55,9 +49,6 @@ fn root_a_thread_shows_its_own_functions_alone() {
 
 #[test]
 fn root_a_system_call_shows_kernel_and_user_frames_in_one_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = Recorded::target(&RATE, "syscalls", 1000).samples(&[]);
     let in_kernel: Vec<&Sample> =
         samples.iter().filter(|s| s.has("asks_the_kernel") && !s.names("kernel").is_empty()).collect();
@@ -74,9 +65,6 @@ fn root_a_system_call_shows_kernel_and_user_frames_in_one_stack() {
 
 #[test]
 fn root_a_recursion_of_500_is_counted_exactly() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = Recorded::target(&RATE, "recursion", 500).samples(&["--focus", "^at_the_bottom$"]);
     // In the first instructions of a function its caller's frame is not linked yet; those are few.
     let exact = samples
@@ -89,9 +77,6 @@ fn root_a_recursion_of_500_is_counted_exactly() {
 
 #[test]
 fn root_a_stack_deeper_than_the_limit_is_cut_and_says_so() {
-    if !has_ebpf() {
-        return;
-    }
     // This is the limit of the walk: unwound stacks are deeper.
     let recorded = Recorded::target(&["-F", "997", "--unwind", "fp"], "deeper", 300);
     let cut = recorded.samples(&["--focus", "^at_the_bottom$"]);
@@ -112,9 +97,6 @@ fn root_a_stack_deeper_than_the_limit_is_cut_and_says_so() {
 
 #[test]
 fn root_processes_that_live_twenty_milliseconds_are_named() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = |recorded: &Recorded| recorded.samples(&["--focus", "^lives_briefly$"]);
     let count = |samples: &[Sample]| {
         let mut tgids: Vec<u64> = samples.iter().map(|s| s.number("tgid")).collect();
@@ -130,9 +112,6 @@ fn root_processes_that_live_twenty_milliseconds_are_named() {
 
 #[test]
 fn root_fork_and_exec_keep_processes_and_programs_apart() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = Recorded::target(&RATE, "family", 300).samples(&[]);
     let tgids = |function: &str| {
         let mut tgids: Vec<u64> =
@@ -183,9 +162,6 @@ impl Drop for Running {
 
 #[test]
 fn root_a_process_filter_keeps_others_out() {
-    if !has_ebpf() {
-        return;
-    }
     let (wanted, other) = (Running::start("shares"), Running::start("shares"));
     let pid = wanted.pid().to_string();
     let samples = wanted.recorded(&["-p", &pid]).samples(&[]);
@@ -201,9 +177,6 @@ fn root_a_process_filter_keeps_others_out() {
 
 #[test]
 fn root_a_thread_filter_keeps_other_threads_out() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::start("threads");
     let second = || {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
@@ -222,9 +195,6 @@ fn root_a_thread_filter_keeps_other_threads_out() {
 
 #[test]
 fn root_user_only_and_kernel_only_keep_the_other_side_out() {
-    if !has_ebpf() {
-        return;
-    }
     let user = Recorded::target(&["-F", "997", "-U"], "syscalls", 500).samples(&[]);
     assert!(user.iter().all(|s| s.names("kernel").is_empty()));
     let kernel = Recorded::target(&["-F", "997", "-K"], "syscalls", 500).samples(&[]);
@@ -234,9 +204,6 @@ fn root_user_only_and_kernel_only_keep_the_other_side_out() {
 
 #[test]
 fn root_cpu_filter_and_period_are_kept() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::start("shares");
     let none: [&str; 0] = [];
     let recorded = Recorded::new(&["-a", "-C", "0", "-c", "2000000", "-d", "1"], &none);
@@ -253,9 +220,6 @@ fn root_cpu_filter_and_period_are_kept() {
 
 #[test]
 fn root_the_whole_machine_is_recorded_without_loss_and_without_idle() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::start("shares");
     let none: [&str; 0] = [];
     let recorded = Recorded::until(
@@ -271,9 +235,6 @@ fn root_the_whole_machine_is_recorded_without_loss_and_without_idle() {
 
 #[test]
 fn root_idle_time_is_sampled_when_asked_for() {
-    if !has_ebpf() {
-        return;
-    }
     let none: [&str; 0] = [];
     // A machine that is busy with something else may not be idle in a given second.
     for _ in 0..60 {
@@ -289,9 +250,6 @@ fn root_idle_time_is_sampled_when_asked_for() {
 
 #[test]
 fn root_the_exit_code_of_the_command_is_passed_on() {
-    if !has_ebpf() {
-        return;
-    }
     let target = target();
     for code in ["0", "1", "7"] {
         let recorded = Recorded::new(&[], &[target.as_os_str(), "exit".as_ref(), code.as_ref()]);
@@ -303,9 +261,6 @@ fn root_the_exit_code_of_the_command_is_passed_on() {
 
 #[test]
 fn root_an_interrupt_finishes_the_file() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -324,9 +279,6 @@ fn root_an_interrupt_finishes_the_file() {
 
 #[test]
 fn root_a_killed_recorder_leaves_a_file_that_says_so() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::start("shares");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
@@ -352,9 +304,6 @@ fn root_a_killed_recorder_leaves_a_file_that_says_so() {
 
 #[test]
 fn root_the_time_that_processes_take_to_end_is_recorded() {
-    if !has_ebpf() {
-        return;
-    }
     // Two hundred processes that do nothing but begin and end.
     let script = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
     let samples = Recorded::new(&["-F", "4999"], &["sh", "-c", script]).samples(&[]);
@@ -364,9 +313,6 @@ fn root_the_time_that_processes_take_to_end_is_recorded() {
 
 #[test]
 fn root_a_process_whose_name_is_cut_inside_a_character_is_recorded() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     // The kernel keeps 15 bytes of a name: the last é is half.
     let path = dir.path().join("spiné".to_owned() + &"é".repeat(8));
@@ -380,9 +326,6 @@ fn root_a_process_whose_name_is_cut_inside_a_character_is_recorded() {
 
 #[test]
 fn root_a_target_that_ends_while_the_recorder_arms_ends_the_recording() {
-    if !has_ebpf() {
-        return;
-    }
     for delay in ["0.005", "0.01", "0.02", "0.03", "0.04"] {
         let mut target = Command::new("sleep").arg(delay).spawn().expect("sleep exists");
         let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -398,9 +341,6 @@ fn root_a_target_that_ends_while_the_recorder_arms_ends_the_recording() {
 
 #[test]
 fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::start("shares");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, stacks_with_frames, stacks_without_frames};
+use icecore_tests::machine::{Recorded, Sample, stacks_with_frames, stacks_without_frames};
 
 /// Fast enough for half a second to hold some hundred samples, slow enough to copy 150 KB with each of them; prime, so that
 /// nothing runs in lockstep.
@@ -19,10 +19,7 @@ fn recorded(
 ) -> Vec<Sample> {
     let options = [&RATE[..], options].concat();
     let command = [program.as_os_str(), name.as_ref(), "500".as_ref()];
-    let recorded = Recorded::until(
-        |recorded| recorded.lost() == serde_json::json!({}),
-        || Recorded::new(&options, &command),
-    );
+    let recorded = Recorded::without_loss(&options, &command);
     assert_eq!(recorded.lost(), serde_json::json!({}), "this machine is too busy for {name} {options:?}");
     let mut samples = recorded.samples(&[]);
     let all = samples.len();
@@ -53,9 +50,6 @@ fn assert_whole(samples: &[Sample], chain: &[&str]) {
 
 #[test]
 fn root_a_program_without_frame_pointers_has_whole_stacks() {
-    if !has_ebpf() {
-        return;
-    }
     let chain = ["leaf", "b", "a", "chain", "main"];
     for options in [&[][..], &["--unwind", "copy"], &["--unwind", "dwarf"]] {
         assert_whole(&recorded(&stacks_without_frames(), "chain", options, in_leaf), &chain);
@@ -67,9 +61,6 @@ fn root_a_program_without_frame_pointers_has_whole_stacks() {
 
 #[test]
 fn root_who_called_memcpy_is_in_every_stack() {
-    if !has_ebpf() {
-        return;
-    }
     // The program also reads the time from libc, now and then, and ends there.
     let in_libc = |sample: &Sample| {
         let image = sample.0["frames"][0]["image"].as_str();
@@ -86,9 +77,6 @@ fn root_who_called_memcpy_is_in_every_stack() {
 
 #[test]
 fn root_stacks_that_are_deeper_than_what_is_copied_of_each_are_whole() {
-    if !has_ebpf() {
-        return;
-    }
     let chain = [&["leaf"][..], &["deep"; 300], &["recursion", "main"]].concat();
     for options in [&[][..], &["--unwind", "copy"], &["--unwind", "dwarf"]] {
         assert_whole(&recorded(&stacks_without_frames(), "deep", options, in_leaf), &chain);
@@ -97,9 +85,6 @@ fn root_stacks_that_are_deeper_than_what_is_copied_of_each_are_whole() {
 
 #[test]
 fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
-    if !has_ebpf() {
-        return;
-    }
     let samples =
         recorded(&stacks_without_frames(), "deep", &["--unwind", "copy", "--stack-bytes", "4K"], in_leaf);
     for sample in &samples {
@@ -118,18 +103,12 @@ fn root_a_stack_of_which_little_is_copied_has_no_wrong_callers() {
 
 #[test]
 fn root_stacks_of_threads_are_whole() {
-    if !has_ebpf() {
-        return;
-    }
     let samples = recorded(&stacks_without_frames(), "thread", &[], in_leaf);
     assert_whole(&samples, &["leaf", "b", "a", "chain", "in_thread", "start_thread"]);
 }
 
 #[test]
 fn root_a_signal_handler_shows_whom_it_interrupted() {
-    if !has_ebpf() {
-        return;
-    }
     for sample in &recorded(&stacks_without_frames(), "handler", &[], in_leaf) {
         let names = sample.names("user");
         let [own @ .., "raises", "handled", "main", _, _, "_start"] = &names[..] else { panic!("{names:?}") };
@@ -139,9 +118,6 @@ fn root_a_signal_handler_shows_whom_it_interrupted() {
 
 #[test]
 fn root_a_signal_handler_on_a_stack_of_its_own_shows_whom_it_interrupted() {
-    if !has_ebpf() {
-        return;
-    }
     for program in [stacks_without_frames(), stacks_with_frames()] {
         for sample in &recorded(&program, "alternate", &[], in_leaf) {
             let names = sample.names("user");
@@ -155,9 +131,6 @@ fn root_a_signal_handler_on_a_stack_of_its_own_shows_whom_it_interrupted() {
 
 #[test]
 fn root_a_stack_of_a_signal_handler_may_lie_anywhere() {
-    if !has_ebpf() {
-        return;
-    }
     for program in [stacks_without_frames(), stacks_with_frames()] {
         let path = program.to_str().expect("plain text");
         let event = format!("uprobe:{path}:handler");
@@ -176,9 +149,6 @@ fn root_a_stack_of_a_signal_handler_may_lie_anywhere() {
 
 #[test]
 fn root_python_without_frame_pointers_reaches_its_root() {
-    if !has_ebpf() {
-        return;
-    }
     let script = "import time\ndef f(n):\n return sum(i * i for i in range(n))\nwhile time.process_time() < 0.6: f(10000)";
     let recorded = Recorded::new(&RATE, &["/usr/bin/python3", "-c", script]);
     let mut samples = recorded.samples(&[]);

@@ -8,7 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, monotonic_ns, text, waits};
+use icecore_tests::machine::{Recorded, Sample, monotonic_ns, text, waits};
 
 const WAITS: &str = "off-cpu,run-delay";
 const NEED_USERFAULTFD: [&str; 2] = ["faults_in", "overwrites"];
@@ -54,9 +54,7 @@ fn recorded_without(feature: &str, options: &[&str], arguments: &[&str]) -> Reco
 
 #[test]
 fn root_every_wait_has_its_time_and_its_stack() {
-    if has_ebpf() {
-        WITHOUT.iter().for_each(|feature| every_wait_has_its_time_and_its_stack(feature));
-    }
+    WITHOUT.iter().for_each(|feature| every_wait_has_its_time_and_its_stack(feature));
 }
 
 fn every_wait_has_its_time_and_its_stack(without: &str) {
@@ -165,9 +163,6 @@ fn stolen_ns() -> u64 {
 
 #[test]
 fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
-    if !has_ebpf() {
-        return;
-    }
     // Once in some thousands of switches, if real-time threads take the CPU, the kernel tells nobody that it switched. That is counted.
     let is_whole = |recorded: &Recorded| recorded.lost()["missed_runs"].is_null();
     let stolen_before = stolen_ns();
@@ -196,9 +191,6 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
 
 #[test]
 fn root_short_waits_are_kept_by_chance_and_weigh_as_much_more() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["--off-cpu-only=10ms"], &["1", "400"]);
     let (told, samples) = (told(&recorded), recorded.samples(&["--event", WAITS]));
     let functions = ["sleeps", "polls", "reads", "locks", "faults_in"];
@@ -218,9 +210,6 @@ fn root_short_waits_are_kept_by_chance_and_weigh_as_much_more() {
 
 #[test]
 fn root_a_thread_that_waits_for_a_cpu_is_told_from_one_that_sleeps() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["--off-cpu=100us"], &["1", "1"]);
     let told = told(&recorded);
     let [lived, ran] = told["computes"][..] else { panic!("two figures: {told:?}") };
@@ -235,9 +224,6 @@ fn root_a_thread_that_waits_for_a_cpu_is_told_from_one_that_sleeps() {
 
 #[test]
 fn root_who_ended_a_wait_is_known_by_its_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["--off-cpu=100us", "--wakers"], &["5", "40"]);
     let wakers = recorded.samples(&["--event", "waker"]);
     for (function, thread) in [("writes", "writer"), ("unlocks", "holder")] {
@@ -268,9 +254,6 @@ fn root_who_ended_a_wait_is_known_by_its_stack() {
 
 #[test]
 fn root_a_wait_for_another_program_has_no_stack_of_that_program() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["--off-cpu-only=1ms"], &["50", "1", "execute"]);
     let waits = recorded.samples(&["--event", "off-cpu"]);
     let waits: Vec<_> = waits.iter().filter(|sample| sample.has("handle_userfault")).collect();
@@ -284,9 +267,6 @@ fn root_a_wait_for_another_program_has_no_stack_of_that_program() {
 
 #[test]
 fn root_a_waker_that_is_no_target_has_its_whole_stack() {
-    if !has_ebpf() {
-        return;
-    }
     let program = waits();
     let path = program.to_str().expect("plain text");
     // It begins when the recording has begun.
@@ -319,9 +299,7 @@ fn root_a_waker_that_is_no_target_has_its_whole_stack() {
 
 #[test]
 fn root_waits_that_are_open_at_both_ends_are_there() {
-    if has_ebpf() {
-        WITHOUT.iter().for_each(|feature| waits_that_are_open_at_both_ends_are_there(feature));
-    }
+    WITHOUT.iter().for_each(|feature| waits_that_are_open_at_both_ends_are_there(feature));
 }
 
 fn waits_that_are_open_at_both_ends_are_there(without: &str) {
@@ -349,9 +327,6 @@ fn waits_that_are_open_at_both_ends_are_there(without: &str) {
 
 #[test]
 fn root_a_copy_that_does_not_reach_the_root_is_said_to_be_cut() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded_without("task_work", &["--off-cpu-only=1ms", "--unwind", "copy"], &DEEP);
     let deep = deep(&recorded);
     deep.iter().for_each(|sample| assert!(is_cut(sample), "{}", sample.0));
@@ -361,9 +336,6 @@ fn root_a_copy_that_does_not_reach_the_root_is_said_to_be_cut() {
 
 #[test]
 fn root_a_thread_that_leaves_its_cpu_is_walked_by_unwind_tables_on_older_kernels() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded_without("task_work", &["--off-cpu-only=1ms"], &DEEP);
     let deep = deep(&recorded);
     // The tables are ready a little later.
@@ -397,9 +369,6 @@ fn is_cut(sample: &Sample) -> bool {
 
 #[test]
 fn root_waits_below_probed_returns_have_their_stacks() {
-    if !has_ebpf() {
-        return;
-    }
     let probed = |function: &str| format!("uretprobe:{}:{function}", waits().display());
     for without in WITHOUT {
         let events = ["sleeps", "polls", "reads", "locks", "goes_down"].map(probed);
@@ -435,9 +404,6 @@ fn root_waits_below_probed_returns_have_their_stacks() {
 
 #[test]
 fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
-    if !has_ebpf() {
-        return;
-    }
     for without in WITHOUT {
         // Every wait is kept, more than the recorder can take; and one of a thousand or so.
         for (threshold, is_each) in [("1ns", true), ("2ms", false)] {
@@ -474,9 +440,6 @@ fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
 
 #[test]
 fn root_views_say_for_what_threads_waited_and_who_ended_it() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded(&["--off-cpu=100us", "--wakers"], &["5", "40"]);
     let told = told(&recorded);
     let rows = |by: &str, thread: &str, function: &str, more: &[&str]| -> BTreeMap<String, (u64, u64)> {

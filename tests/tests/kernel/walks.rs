@@ -6,8 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use icecore_tests::machine::{
-    Recorded, Sample, callers, has_ebpf, profiled, skips, stacks_without_frames, swapped, swapped_large,
-    swapped_small,
+    Recorded, Sample, callers, profiled, skips, stacks_without_frames, swapped, swapped_large, swapped_small,
 };
 use serde_json::Value;
 
@@ -54,9 +53,6 @@ fn share(samples: &[Sample], function: &str) -> f64 {
 
 #[test]
 fn root_recursion_of_4000_frames_is_walked_to_its_caller() {
-    if !has_ebpf() {
-        return;
-    }
     let (recorded, mut samples) = walked_at("299", &[text(&callers()), "deepest", "2500"]);
     assert_agree(&recorded, 30);
     samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
@@ -74,9 +70,6 @@ fn root_recursion_of_4000_frames_is_walked_to_its_caller() {
 
 #[test]
 fn root_callers_far_outside_are_exact() {
-    if !has_ebpf() {
-        return;
-    }
     let (_, samples) = walked(&[text(&callers()), "buffer", "1500"]);
     for sample in samples.iter().filter(|sample| sample.names("user").first() == Some(&"spin")) {
         let names = sample.names("user");
@@ -92,9 +85,6 @@ fn root_callers_far_outside_are_exact() {
 
 #[test]
 fn root_callers_of_functions_with_frames_of_megabytes_are_exact() {
-    if !has_ebpf() {
-        return;
-    }
     let (_, mut samples) = walked(&[text(&callers()), "broad", "1500"]);
     samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
     for sample in &samples {
@@ -109,9 +99,6 @@ fn root_callers_of_functions_with_frames_of_megabytes_are_exact() {
 
 #[test]
 fn root_libraries_that_take_turns_at_one_address_have_their_own_tables() {
-    if !has_ebpf() {
-        return;
-    }
     let (program, small, large) = (swapped(), swapped_small(), swapped_large());
     let (_, mut samples) = walked(&[text(&program), text(&small), text(&large), "1500"]);
     samples.retain(|sample| sample.names("user").first() == Some(&"spin"));
@@ -126,9 +113,6 @@ fn root_libraries_that_take_turns_at_one_address_have_their_own_tables() {
 
 #[test]
 fn root_a_library_that_is_overwritten_in_its_place_has_new_tables() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let place = dir.path().join("library.so");
     // Both have the same size.
@@ -156,9 +140,6 @@ fn root_a_library_that_is_overwritten_in_its_place_has_new_tables() {
 
 #[test]
 fn root_a_library_that_is_overwritten_while_it_is_called_is_not_walked_by_what_it_was() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let place = dir.path().join("library.so");
     let (program, small, large) = (swapped(), swapped_small(), swapped_large());
@@ -179,9 +160,6 @@ fn root_a_library_that_is_overwritten_while_it_is_called_is_not_walked_by_what_i
 
 #[test]
 fn root_what_a_signal_interrupted_is_in_the_walk() {
-    if !has_ebpf() {
-        return;
-    }
     for scenario in ["handler", "alternate"] {
         let (_, mut samples) = walked(&[text(&stacks_without_frames()), scenario, "1000"]);
         samples.retain(|sample| sample.names("user").first() == Some(&"leaf"));
@@ -195,9 +173,6 @@ fn root_what_a_signal_interrupted_is_in_the_walk() {
 
 #[test]
 fn root_functions_that_count_their_calls_are_walked() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for what the program writes");
     let run = format!("cd {} && exec {} 1500", text(dir.path()), text(&profiled()));
     let (_, mut samples) = walked(&["sh", "-c", &run]);
@@ -213,9 +188,6 @@ fn root_functions_that_count_their_calls_are_walked() {
 
 #[test]
 fn root_a_frame_pointer_in_the_red_zone_is_that_of_the_caller() {
-    if !has_ebpf() {
-        return;
-    }
     // A copy begins at the stack pointer, so it checks none of these walks.
     let (recorded, mut samples) = walked_at("1999", &[text(&skips()), "red_zone"]);
     assert_agree(&recorded, 0);
@@ -232,9 +204,6 @@ fn root_a_frame_pointer_in_the_red_zone_is_that_of_the_caller() {
 /// The compiler that builds this: 350 MB of code whose unwind tables have 2.4 million rows.
 #[test]
 fn root_a_large_compiler_is_walked_and_agrees_with_its_copies() {
-    if !has_ebpf() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let source = dir.path().join("shapes.rs");
     let functions = (0..400).map(|n| {

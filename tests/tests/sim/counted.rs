@@ -7,7 +7,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Change, Counter, CounterValue, CountersV1, ImageKind, Origin, Owner, ReceiptV1, SessionV1,
 };
-use icecore_tests::inside::{golden, report};
+use icecore_tests::inside::{self, golden, text};
 use icecore_tests::synthetic::{Builder, START_NS, session};
 use serde_json::{Value, json};
 
@@ -79,14 +79,6 @@ fn made() -> tempfile::TempDir {
     dir
 }
 
-fn text(dir: &Path, line: &str) -> String {
-    report(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn value(dir: &Path, line: &str) -> Value {
-    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
-}
-
 /// Returns the rows of a file.
 fn rows(path: &Path) -> Vec<CounterValue> {
     let recording = Recording::open(path).expect("it opens");
@@ -146,7 +138,7 @@ fn are_near(series: &Value, expected: &[f64]) {
 #[test]
 fn rates_and_levels_are_those_of_the_readings() {
     let dir = made();
-    let timeline = value(dir.path(), "timeline DIR/x.icecore --buckets 5");
+    let timeline = inside::json(dir.path(), "timeline DIR/x.icecore --buckets 5");
     let of = |owner, tgid, counter| series(&timeline, owner, tgid, counter).expect("it is listed");
     let machine = |counter| of("machine", None, counter);
     are_near(machine("cpu"), &[1.5; 5]);
@@ -164,7 +156,7 @@ fn rates_and_levels_are_those_of_the_readings() {
     are_near(child, &[unknown, unknown, 0.5, unknown, unknown]);
     assert_eq!(child["total"], 1_000_000_000);
     are_near(of("process", Some(200), "memory"), &[unknown, unknown, 300.0 * MIB as f64, unknown, unknown]);
-    let peaks = value(dir.path(), "summary DIR/x.icecore")["peak_memory"].take();
+    let peaks = inside::json(dir.path(), "summary DIR/x.icecore")["peak_memory"].take();
     let expected = json!([
         {"tgid": 200, "comm": "child", "bytes": 400 * MIB, "source": "mark"},
         {"tgid": 100, "comm": "server", "bytes": 150 * MIB, "source": "reading"},
@@ -188,11 +180,11 @@ fn a_recording_without_samples_shows_its_counters() {
 #[test]
 fn filters_choose_processes_and_keep_the_machine() {
     let dir = made();
-    let timeline = value(dir.path(), "timeline DIR/x.icecore --comm server");
+    let timeline = inside::json(dir.path(), "timeline DIR/x.icecore --comm server");
     assert!(series(&timeline, "machine", None, "cpu").is_some());
     assert!(series(&timeline, "process", Some(100), "cpu").is_some());
     assert!(series(&timeline, "process", Some(200), "cpu").is_none());
-    let part = value(dir.path(), "timeline DIR/x.icecore --from 2 --to 3 --buckets 1");
+    let part = inside::json(dir.path(), "timeline DIR/x.icecore --from 2 --to 3 --buckets 1");
     let cpu = series(&part, "process", Some(100), "cpu").expect("it is listed");
     are_near(cpu, &[1.0]);
     near(cpu["total"].as_f64().expect("a sum"), 1e9, "CPU time");
@@ -218,7 +210,7 @@ fn recordings_made_of_others_keep_the_counters_of_what_they_keep() {
     let inside = |row: &&CounterValue| (START_NS + 2_000 * MS..START_NS + 4_000 * MS).contains(&row.time_ns);
     assert_eq!(early.len(), all.iter().filter(inside).count());
     text(dir.path(), "cut DIR/x.icecore --from 4 --to 7 -o DIR/middle");
-    let peaks = value(dir.path(), "summary DIR/middle")["peak_memory"].take();
+    let peaks = inside::json(dir.path(), "summary DIR/middle")["peak_memory"].take();
     assert_eq!((&peaks[0]["comm"], &peaks[0]["tgid"]), (&"child".into(), &200.into()), "no sample is of it");
     for file in ["compact", "server", "early", "middle"] {
         text(dir.path(), &format!("verify DIR/{file}"));
@@ -226,13 +218,13 @@ fn recordings_made_of_others_keep_the_counters_of_what_they_keep() {
 
     counted("web").write(&dir.path().join("web"), true).expect("room");
     text(dir.path(), "merge DIR/x.icecore DIR/web -o DIR/both");
-    assert_eq!(value(dir.path(), "info DIR/both")["counters"], 2 * all.len());
-    let both = value(dir.path(), "timeline DIR/both --buckets 1");
+    assert_eq!(inside::json(dir.path(), "info DIR/both")["counters"], 2 * all.len());
+    let both = inside::json(dir.path(), "timeline DIR/both --buckets 1");
     let machines =
         both["counters"].as_array().expect("a list").iter().filter(|row| row["owner"] == "machine");
     let hosts: Vec<&str> = machines.filter_map(|row| row["host"].as_str()).collect();
     assert_eq!(hosts, ["station", "web"]);
-    let web = value(dir.path(), "summary DIR/both --host web")["peak_memory"].take();
+    let web = inside::json(dir.path(), "summary DIR/both --host web")["peak_memory"].take();
     assert_eq!((&web[0]["host"], &web[0]["bytes"]), (&"web".into(), &(400 * MIB).into()));
 
     text(dir.path(), "compact DIR/x.icecore --redact paths -o DIR/redacted");

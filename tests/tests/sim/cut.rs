@@ -5,23 +5,11 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SamplesV1;
-use icecore_tests::inside;
+use icecore_tests::inside::{json, quiet as report, text};
 use icecore_tests::synthetic::story;
 use serde_json::Value;
 
 /// Runs a command line inside `dir`, without warnings about the data; returns exit code, stdout and stderr.
-fn report(dir: &Path, line: &str) -> (u8, String, String) {
-    inside::run_in(dir, &["--quiet"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
-}
-
-fn text(dir: &Path, line: &str) -> String {
-    inside::report(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn json(dir: &Path, line: &str) -> Value {
-    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
-}
-
 fn told(close: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     story().write(&dir.path().join("whole"), close).expect("written");

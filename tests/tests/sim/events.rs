@@ -5,7 +5,7 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{Wait, WaitsV1};
-use icecore_tests::inside::{golden, report, run_in};
+use icecore_tests::inside::{answer, golden, json, text};
 use icecore_tests::synthetic::{EVENTS, waiting};
 use serde_json::Value;
 
@@ -20,20 +20,6 @@ fn made(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     waiting(names).write(&dir.path().join("x.icecore"), true).expect("written");
     dir
-}
-
-fn text(dir: &Path, line: &str) -> String {
-    report(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn json(dir: &Path, line: &str) -> Value {
-    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
-}
-
-/// Returns exit code and errors.
-fn told(dir: &Path, line: &str) -> (u8, String) {
-    let (code, _, err) = run_in(dir, &line.split(' ').collect::<Vec<_>>());
-    (code, err)
 }
 
 fn weight(names: &[&str]) -> u64 {
@@ -65,9 +51,9 @@ fn waits_are_left_out_beside_other_events_and_every_page_says_so() {
         assert_eq!(page.matches(HINT).count(), 1, "{view}: {page}");
     }
     for line in ["flame DIR/x.icecore -o DIR/x.svg", "folded DIR/x.icecore", "samples DIR/x.icecore"] {
-        assert!(told(dir.path(), line).1.contains(HINT), "{line}");
+        assert!(answer(dir.path(), line).1.contains(HINT), "{line}");
     }
-    assert_eq!(told(dir.path(), &format!("top {FILE} --json")).1.matches(HINT).count(), 1);
+    assert_eq!(answer(dir.path(), &format!("top {FILE} --json")).1.matches(HINT).count(), 1);
     assert_eq!(text(dir.path(), &format!("samples {FILE} --json")).lines().count(), 300);
     let summary = json(dir.path(), &format!("summary {FILE}"));
     assert_eq!(summary["samples_in_file"], samples(&CLOCK_AND_WAITS));
@@ -194,7 +180,7 @@ fn an_event_that_no_session_has_is_an_error_that_lists_all() {
         "diff DIR/x.icecore DIR/x.icecore --event cpu",
         "trend DIR/x.icecore --event cpu",
     ] {
-        assert_eq!(told(dir.path(), line), (2, error.to_owned()), "{line}");
+        assert_eq!(answer(dir.path(), line), (2, error.to_owned()), "{line}");
     }
 }
 
@@ -256,12 +242,12 @@ fn waits_are_compared_with_waits_only() {
     let dir = made(&CLOCK_AND_WAITS);
     waiting(&["off-cpu", "run-delay"]).write(&dir.path().join("waits"), true).expect("written");
     waiting(&CLOCK_AND_WAITS).write(&dir.path().join("y"), true).expect("written");
-    let (code, err) = told(dir.path(), "diff DIR/x.icecore DIR/waits");
+    let (code, err) = answer(dir.path(), "diff DIR/x.icecore DIR/waits");
     assert!(
         code == 2 && err.contains("cannot compare cpu-clock (ns) with off-cpu (ns), run-delay (ns)"),
         "{err}"
     );
-    let (code, err) = told(dir.path(), "trend DIR/x.icecore DIR/waits");
+    let (code, err) = answer(dir.path(), "trend DIR/x.icecore DIR/waits");
     assert!(code == 2 && err.contains("time of waits is no CPU time"), "{err}");
     text(dir.path(), "trend DIR/x.icecore DIR/waits --event off-cpu");
     let diff = json(dir.path(), &format!("diff DIR/x.icecore DIR/y --unit cpu --event {WALL}"));

@@ -4,23 +4,11 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_tests::inside;
+use icecore_tests::inside::{json, quiet as report, text};
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
 
 /// Runs a command line inside `dir`, without warnings about the data; returns exit code, stdout and stderr.
-fn report(dir: &Path, line: &str) -> (u8, String, String) {
-    inside::run_in(dir, &["--quiet"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
-}
-
-fn text(dir: &Path, line: &str) -> String {
-    inside::report(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn json(dir: &Path, line: &str) -> Value {
-    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
-}
-
 fn samples(dir: &Path, line: &str) -> Vec<Value> {
     let out = text(dir, &format!("samples {line} --json"));
     out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()

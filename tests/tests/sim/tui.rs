@@ -5,22 +5,10 @@ use std::process::Command;
 
 use icecore_format::records::{Change, ImageKind, Origin, ReceiptV1, Symbol};
 use icecore_tests::inside::report as told;
-use icecore_tests::machine::{program, report_output, text, wait_until};
+use icecore_tests::machine::{needs, program, report_output, text, wait_until};
 use icecore_tests::synthetic::{Builder, START_NS, named, waiting};
 
 const MS: u64 = 1_000_000;
-
-/// Returns true if tmux is installed, which `tests/setup.sh` does. If `ICECORE_REQUIRE_EBPF` is set, as in CI, this panics if it
-/// is not.
-fn has_tmux() -> bool {
-    let is_there = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
-    if !is_there {
-        let cause = "there is no tmux here: run tests/setup.sh";
-        assert!(std::env::var_os("ICECORE_REQUIRE_EBPF").is_none(), "{cause}");
-        eprintln!("skipped, {cause}");
-    }
-    is_there
-}
 
 /// A terminal of a tmux server of its own, in which a shell runs.
 struct Terminal {
@@ -29,6 +17,7 @@ struct Terminal {
 
 impl Terminal {
     fn new(recording: Builder) -> Self {
+        needs("tmux", &["-V"]);
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         recording.write(&dir.path().join("x.icecore"), true).expect("written");
         let terminal = Self { dir };
@@ -141,9 +130,6 @@ fn names(screen: &str) -> Vec<&str> {
 
 #[test]
 fn functions_are_ordered_filtered_and_searched() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     let first = terminal.start("");
     assert!(first.contains("100% is 2.00 s in 2,000 samples of cpu-clock"), "{first}");
@@ -164,9 +150,6 @@ fn functions_are_ordered_filtered_and_searched() {
 
 #[test]
 fn the_selection_of_a_range_is_that_of_from_and_to() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     terminal.start("");
     // 78 columns of 25.64 ms each: the first 39 are the first second.
@@ -186,9 +169,6 @@ fn the_selection_of_a_range_is_that_of_from_and_to() {
 
 #[test]
 fn trees_and_callers_open_and_follow_the_selection() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     terminal.start("");
     let tree = terminal.after("2", "▾ main");
@@ -209,9 +189,6 @@ fn trees_and_callers_open_and_follow_the_selection() {
 
 #[test]
 fn waits_have_a_lane_and_their_part_in_a_range() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(waiting(&["cpu-clock", "off-cpu", "run-delay"]));
     let first = terminal.start("");
     assert!(first.contains("100% is 300.0 ms in 300 samples of cpu-clock (2 more in 7)"), "{first}");
@@ -227,9 +204,6 @@ fn waits_have_a_lane_and_their_part_in_a_range() {
 
 #[test]
 fn every_size_is_laid_out_again() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     terminal.start("");
     for (width, height) in [("80", "24"), ("200", "50"), ("60", "20"), ("80", "24")] {
@@ -254,9 +228,6 @@ fn every_size_is_laid_out_again() {
 
 #[test]
 fn names_steer_no_terminal() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(named("\x1b]0;stolen\x07\r\n\u{9b}31m\u{202e}~界"));
     let first = terminal.start("");
     let count = first.lines().count();
@@ -277,9 +248,6 @@ fn state(terminal: &Terminal) -> String {
 
 #[test]
 fn the_terminal_is_given_back_also_on_signals() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     assert_eq!(state(&terminal), "0 1");
     for (end, code) in [("q", "ended 0"), ("C-c", "ended 0")] {
@@ -307,9 +275,6 @@ fn the_terminal_is_given_back_also_on_signals() {
 
 #[test]
 fn a_terminal_that_goes_away_ends_the_program() {
-    if !has_tmux() {
-        return;
-    }
     let terminal = Terminal::new(phases());
     terminal.start("");
     let file = terminal.recording();

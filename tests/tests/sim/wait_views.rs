@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icecore_format::records::{Cause, Loss, Wait, WaitFlags};
-use icecore_tests::inside::{golden, report, run_in};
+use icecore_tests::inside::{answer, golden, json, run_in, text};
 use icecore_tests::synthetic::{Builder, START_NS, waiting};
 use serde_json::{Value, json};
 
@@ -16,20 +16,6 @@ fn made(builder: Builder) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     builder.write(&dir.path().join("x.icecore"), true).expect("written");
     dir
-}
-
-fn text(dir: &Path, line: &str) -> String {
-    report(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn json(dir: &Path, line: &str) -> Value {
-    serde_json::from_str(&text(dir, &format!("{line} --json"))).expect("JSON")
-}
-
-/// Returns exit code and errors.
-fn told(dir: &Path, line: &str) -> (u8, String) {
-    let (code, _, err) = run_in(dir, &line.split(' ').collect::<Vec<_>>());
-    (code, err)
 }
 
 /// Returns names and weights of the rows of `top`.
@@ -55,7 +41,7 @@ fn waits_are_classified_by_the_functions_of_the_kernel() {
     let wall = expected(&[("no wait", 300), ("futex", 200), ("sleep", 50), ("run-delay", 10)]);
     assert_eq!(rows(dir.path(), &format!("--by wait --event {WALL}")), wall);
     assert_eq!(rows(dir.path(), "--by wait --tid 8"), expected(&[("sleep", 50)]));
-    let (code, err) = told(dir.path(), &format!("top {FILE} --by wait --user"));
+    let (code, err) = answer(dir.path(), &format!("top {FILE} --by wait --user"));
     assert!(code == 2 && err.contains("leave out --user"), "{err}");
     golden(dir.path(), "waits_top", &["top", FILE, "--by", "wait"]);
     golden(dir.path(), "waits_top.json", &["top", FILE, "--by", "wait", "--json"]);
@@ -90,7 +76,7 @@ fn views_of_waits_need_waits() {
     for line in
         ["top DIR/x.icecore --by wait", "tree DIR/x.icecore --wakers", "folded DIR/x.icecore --wakers"]
     {
-        let (code, err) = told(dir.path(), line);
+        let (code, err) = answer(dir.path(), line);
         assert!(
             code == 2 && err.contains("cannot show waits: `x.icecore` has none; record them with"),
             "{err}"
@@ -256,7 +242,7 @@ fn names_of_threads_may_be_lists_and_have_wildcards() {
     };
     assert_eq!([total("app-*"), total("app-idle,server"), total("?pp*")], [50 * MS, 50 * MS, 560 * MS]);
     let says = |options: &str, what: &str| {
-        let (code, err) = told(dir.path(), &format!("top {FILE} {options}"));
+        let (code, err) = answer(dir.path(), &format!("top {FILE} {options}"));
         assert!(code == 0 && err.contains(what), "{options}: {err}");
     };
     says("--comm ap?", "");
@@ -267,7 +253,7 @@ fn names_of_threads_may_be_lists_and_have_wildcards() {
     says("--pid 8", "no sample is of a process with the number `8`: all are of 7 (app), 9 (server)");
     says("--tid 10", "no sample is of a thread with the number `10`: all are of");
     says("--cgroup x", "no sample is of a cgroup called `x`: there is none");
-    let (code, err) = told(dir.path(), &format!("top {FILE} --comm app,server --pid 7 --tid 7"));
+    let (code, err) = answer(dir.path(), &format!("top {FILE} --comm app,server --pid 7 --tid 7"));
     assert!(code == 0 && !err.contains("no sample"), "{err}");
 }
 

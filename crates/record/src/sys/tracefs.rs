@@ -134,10 +134,6 @@ mod tests {
 
     #[test]
     fn root_tracepoints_have_numbers_also_where_tracefs_is_not_mounted() {
-        // SAFETY: the call only returns a number.
-        if unsafe { libc::geteuid() } != 0 && std::env::var_os("ICECORE_REQUIRE_EBPF").is_none() {
-            return;
-        }
         let of = |category: &str, name: &str| Tracepoint { category: category.into(), name: name.into() };
         let own = mount().expect("root may mount");
         let events = PathBuf::from(format!("/proc/self/fd/{}/events", own.as_raw_fd()));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use icecore_tests::machine::{failing_disk, has_ebpf, record, send, text, wait_for_samples};
+use icecore_tests::machine::{failing_disk, record, send, text, wait_for_samples};
 use serde_json::Value;
 
 use super::remains::{Left, Remains, left_in, number};
@@ -81,9 +81,6 @@ fn assert_same_losses(remains: &Remains, said: &str) -> bool {
 
 #[test]
 fn root_a_disk_that_fills_up_at_any_size_keeps_its_whole_blocks_and_the_count_of_what_is_lost() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let told = in_lanes(0, |number| {
@@ -130,9 +127,6 @@ fn kept_bytes(said: &str) -> (u64, u64) {
 
 #[test]
 fn root_a_disk_without_any_room_is_told_with_the_remedy_and_no_file_is_left() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let disk = Mounted::small(4096);
@@ -145,9 +139,6 @@ fn root_a_disk_without_any_room_is_told_with_the_remedy_and_no_file_is_left() {
 
 #[test]
 fn root_a_limit_to_the_size_of_files_ends_the_recording_and_not_the_recorder() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     for limit in [4096, 10_000, 65_536] {
@@ -168,9 +159,6 @@ fn root_a_limit_to_the_size_of_files_ends_the_recording_and_not_the_recorder() {
 
 #[test]
 fn root_the_command_of_a_recorder_gets_the_signals_that_the_recorder_holds_off() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let mut recorder = record();
@@ -184,9 +172,6 @@ fn root_the_command_of_a_recorder_gets_the_signals_that_the_recorder_holds_off()
 
 #[test]
 fn root_a_disk_that_fails_at_any_write_keeps_the_blocks_before_it() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let kept = in_lanes(1, |number| fail_at_write(number, &churn));
@@ -230,9 +215,6 @@ fn fail_at_write(number: u64, churn: &Churn) -> Option<Option<u64>> {
 
 #[test]
 fn root_a_disk_that_takes_half_of_every_write_gets_everything() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -279,9 +261,6 @@ impl Loop {
 
 #[test]
 fn root_a_disk_that_fails_behind_the_recorders_back_is_told_at_the_end() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let disk = Loop::new();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_tests::machine::{failing_disk, has_ebpf, monotonic_ns, send, text};
+use icecore_tests::machine::{failing_disk, monotonic_ns, send, text};
 
 use super::remains::{Left, left_in};
 use super::{Churn, FLUSH_NS, Random, Trying, alone, in_lanes, record_often};
@@ -67,9 +67,6 @@ struct Pace {
 
 #[test]
 fn root_killed_at_any_moment_a_recording_keeps_all_but_its_last_interval() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     let pace = pace(&churn);
@@ -215,9 +212,6 @@ fn is_killed(status: ExitStatus) -> bool {
 
 #[test]
 fn root_killed_in_front_of_and_inside_every_write_a_recording_keeps_the_blocks_before() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let churn = Churn::start("crowd");
     // The number of writes varies. Those of the end are counted from the first of them.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{has_ebpf, monotonic_ns, record, report, send, wait_for_session, wait_until};
+use icecore_tests::machine::{monotonic_ns, record, report, send, wait_for_session, wait_until};
 use serde_json::Value;
 
 use super::remains::{Remains, left_in, number};
@@ -39,9 +39,6 @@ fn copy(path: &Path, to: &Path) -> Option<Box<Remains>> {
 
 #[test]
 fn root_samples_reach_the_file_though_nothing_happens_after_them() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
@@ -60,9 +57,6 @@ fn root_samples_reach_the_file_though_nothing_happens_after_them() {
 
 #[test]
 fn root_rare_samples_are_in_the_file_seconds_after_they_were_taken() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
@@ -108,9 +102,6 @@ fn steps(seen: &[u64]) -> usize {
 
 #[test]
 fn root_reports_that_read_along_see_it_grow_and_do_not_disturb() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");

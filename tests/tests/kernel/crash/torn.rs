@@ -4,7 +4,6 @@ use std::path::Path;
 
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_tests::machine::has_ebpf;
 
 use super::remains::{Left, left_in};
 use super::{Churn, Random, Trying, alone, record_often};
@@ -51,9 +50,6 @@ fn assert_keeps_whole_blocks(path: &Path, bytes: &[u8], wanted: &[&Entry]) {
 
 #[test]
 fn root_cut_off_anywhere_a_real_recording_keeps_its_whole_blocks() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let (bytes, entries) = recording();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -68,9 +64,6 @@ fn root_cut_off_anywhere_a_real_recording_keeps_its_whole_blocks() {
 
 #[test]
 fn root_pages_of_zeros_at_its_end_cost_a_real_recording_only_the_blocks_in_them() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let (bytes, entries) = recording();
     let dir = tempfile::tempdir().expect("a folder for temporary files");
@@ -92,9 +85,6 @@ fn root_pages_of_zeros_at_its_end_cost_a_real_recording_only_the_blocks_in_them(
 
 #[test]
 fn root_a_page_of_zeros_in_its_middle_costs_a_real_recording_only_the_blocks_in_it() {
-    if !has_ebpf() {
-        return;
-    }
     let _alone = alone();
     let (bytes, entries) = recording();
     for page in 1..bytes.len() / PAGE_BYTES {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{Recorded, has_ebpf, jit, text};
+use icecore_tests::machine::{Recorded, jit, text};
 
 use super::{assert_named, names, until};
 
@@ -47,9 +47,6 @@ impl Drop for Running {
 
 #[test]
 fn root_files_of_others_and_what_is_no_file_are_not_believed() {
-    if !has_ebpf() {
-        return;
-    }
     type Change = fn(&Path, &str);
     let changes: [(&str, Change); 6] = [
         ("a file of somebody else", |map, _| chown(map, Some(12345), None).expect("root may")),
@@ -88,9 +85,6 @@ fn root_files_of_others_and_what_is_no_file_are_not_believed() {
 
 #[test]
 fn root_of_a_huge_map_the_end_is_read_and_it_is_told() {
-    if !has_ebpf() {
-        return;
-    }
     let running = Running::new();
     let told = std::fs::read_to_string(&running.map).expect("it is there");
     let file = std::fs::OpenOptions::new().append(true).open(&running.map).expect("ours");

@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use icecore_tests::machine::{Recorded, Sample, has_ebpf, jit, report};
+use icecore_tests::machine::{Recorded, Sample, jit, report};
 use serde_json::Value;
 
 use super::{OPTIONS, assert_named, leaves, names, recorded};
 
 #[test]
 fn root_code_at_an_address_that_had_other_code_before_has_both_names() {
-    if !has_ebpf() {
-        return;
-    }
     // Nothing shows when the one became the other: neither name is a fact.
     let names = names(&recorded("reused").samples(&[]));
     assert!(names.len() == 1 && names.get("alpha or gamma").is_some_and(|count| *count > 40), "{names:?}");
@@ -19,9 +16,6 @@ fn root_code_at_an_address_that_had_other_code_before_has_both_names() {
 
 #[test]
 fn root_code_in_a_perf_map_is_named_when_the_process_and_the_map_are_gone() {
-    if !has_ebpf() {
-        return;
-    }
     let program = jit();
     let script = format!("'{}' map 900; sleep 0.3", program.display());
     let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &script]);
@@ -47,9 +41,6 @@ fn root_code_in_a_perf_map_is_named_when_the_process_and_the_map_are_gone() {
 
 #[test]
 fn root_a_map_that_comes_late_or_is_replaced_counts_as_it_is_in_the_end() {
-    if !has_ebpf() {
-        return;
-    }
     for how in ["late", "replaced"] {
         let program = jit();
         let command = [program.as_os_str(), how.as_ref(), "2600".as_ref()];
@@ -62,17 +53,11 @@ fn root_a_map_that_comes_late_or_is_replaced_counts_as_it_is_in_the_end() {
 
 #[test]
 fn root_memory_that_is_mapped_twice_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     assert_named(&names(&recorded("memfd").samples(&[])), &["alpha", "beta /x y.js:1:2"]);
 }
 
 #[test]
 fn root_a_child_runs_code_under_the_names_that_its_parent_gave_it() {
-    if !has_ebpf() {
-        return;
-    }
     // On a busy machine the parent may be gone before the recorder has looked at its map.
     let is_named = |recorded: &Recorded| names(&recorded.samples(&[])).contains_key("alpha");
     assert_named(&names(&Recorded::until(is_named, || recorded("forked")).samples(&[])), &["alpha"]);
@@ -98,9 +83,6 @@ fn callers(samples: &[Sample], function: &str) -> (usize, BTreeMap<String, usize
 
 #[test]
 fn root_jit_code_that_only_unwinding_finds_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = recorded("called");
     let samples = recorded.samples(&[]);
     // The functions run in the process that made the code, and in its child.
@@ -121,9 +103,6 @@ fn root_jit_code_that_only_unwinding_finds_is_named() {
 
 #[test]
 fn root_two_processes_with_code_at_one_address_have_their_own_names() {
-    if !has_ebpf() {
-        return;
-    }
     let program = jit();
     let script = format!("'{0}' map 900 one- & '{0}' map 900 two- & wait", program.display());
     let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &script]);
@@ -141,9 +120,6 @@ fn root_two_processes_with_code_at_one_address_have_their_own_names() {
 
 #[test]
 fn root_no_names_of_jit_code_are_stored_with_embed_none() {
-    if !has_ebpf() {
-        return;
-    }
     let program = jit();
     let command = [program.as_os_str(), "map".as_ref(), "400".as_ref()];
     let recorded = Recorded::new(&[&OPTIONS[..], &["--embed", "none"]].concat(), &command);

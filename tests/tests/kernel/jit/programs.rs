@@ -1,14 +1,11 @@
 //! Tests the files of runtimes: jitdump files, and the perf maps of Node.js and Python.
 
-use icecore_tests::machine::{Recorded, has_ebpf, has_node, jit};
+use icecore_tests::machine::{Recorded, jit, needs};
 
 use super::{FIRST, OPTIONS, SECOND, assert_named, leaves, names};
 
 #[test]
 fn root_a_jitdump_names_code_that_moves_and_code_that_is_made_where_other_code_was() {
-    if !has_ebpf() {
-        return;
-    }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let script = format!("cd '{}' && exec '{}' dump 1200", folder.path().display(), jit().display());
     let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &script]);
@@ -27,9 +24,7 @@ fn root_a_jitdump_names_code_that_moves_and_code_that_is_made_where_other_code_w
 
 #[test]
 fn root_functions_of_node_are_named() {
-    if !has_ebpf() || !has_node() {
-        return;
-    }
+    needs("node", &["--version"]);
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let script = folder.path().join("work.js");
     let source = "function fibonacci(n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }\n\
@@ -69,9 +64,6 @@ os.unlink(map.name)
 
 #[test]
 fn root_functions_of_python_are_named() {
-    if !has_ebpf() {
-        return;
-    }
     let recorded = Recorded::new(&OPTIONS, &["python3", "-c", PYTHON]);
     let samples = recorded.samples(&[]);
     let hot =

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use icecore_tests::machine::{Recorded, Sample, copy, has_ebpf, jit, report};
+use icecore_tests::machine::{Recorded, Sample, copy, jit, report};
 
 use super::{FIRST, OPTIONS, SECOND, assert_named, names, until};
 
@@ -17,9 +17,6 @@ fn root() -> tempfile::TempDir {
 
 #[test]
 fn root_a_process_in_a_root_and_with_a_number_of_its_own_is_named() {
-    if !has_ebpf() {
-        return;
-    }
     let commands: [&[&str]; 2] = [&[], &["unshare", "-pf", "--mount-proc"]];
     for outside in commands {
         let root = root();
@@ -33,9 +30,6 @@ fn root_a_process_in_a_root_and_with_a_number_of_its_own_is_named() {
 
 #[test]
 fn root_a_link_out_of_the_root_of_a_process_is_not_followed() {
-    if !has_ebpf() {
-        return;
-    }
     let (root, outside) = (root(), tempfile::tempdir_in("/var/tmp").expect("a folder for temporary files"));
     std::fs::remove_dir(root.path().join("tmp")).expect("it is empty");
     // In the root this path leads to a folder of the same name, in which the program writes.
