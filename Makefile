@@ -23,7 +23,7 @@ demo: build
 	tests/demo.sh $(BIN)
 
 test: setup-test
-	$(CARGO) test --workspace --quiet --no-fail-fast
+	tests/run.py
 
 check: setup-test
 	$(CARGO) fmt --all --check
