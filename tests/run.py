@@ -32,7 +32,7 @@ PASSED, FAILED, FLAKY, SKIPPED = "ok", "FAILED", "FLAKY", "skipped"
 # What `machine::skip` says.
 SKIPPED_HERE = re.compile(r"^skipped: .*$", re.MULTILINE)
 # Portable tests that take longest, by the beginnings of their names. They begin first, so that no CPU waits for one at the end.
-SLOW = ["short::", "page::", "matching::", "oracles::", "unwind::"]
+SLOW = ["sim::long_stacks", "analysis::", "short::", "page::", "matching::", "oracles::", "unwind::"]
 RUNNING = set()
 
 
