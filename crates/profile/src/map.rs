@@ -47,6 +47,11 @@ impl<T: Eq + Hash> Interned<T> {
         self.items.get_index(position as usize)
     }
 
+    /// Returns true if no value is stored.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.items.len()
