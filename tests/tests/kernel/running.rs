@@ -121,7 +121,7 @@ fn root_a_terminal_shows_how_the_recording_goes_in_one_line() {
     let live: Vec<&&str> = lines.iter().filter(|line| line.starts_with("recording ")).collect();
     // Four times a second at most. If something is lost, the end of the line is cut off.
     assert!((3..=8).contains(&live.len()), "{shown:?}");
-    assert!(live.iter().all(|line| line.contains("; Ctrl-C") && line.contains(" samples, ")), "{live:?}");
+    assert!(live.iter().all(|line| line.contains("; Ctrl-C") && line.contains(" sample")), "{live:?}");
     assert!(
         live.last().is_some_and(|line| line.starts_with("recording 1.") && line.contains("iB")),
         "{live:?}"
