@@ -5,11 +5,10 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SamplesV1;
-use icecore_tests::inside::{json, quiet as report, text};
+use icecore_tests::inside::{json, typed as report, text};
 use icecore_tests::synthetic::story;
 use serde_json::Value;
 
-/// Runs a command line inside `dir`, without warnings about the data; returns exit code, stdout and stderr.
 fn told(close: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     story().write(&dir.path().join("whole"), close).expect("written");

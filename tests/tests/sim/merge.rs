@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_tests::inside::{json, quiet as report, text};
+use icecore_tests::inside::{json, typed as report, text};
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
 

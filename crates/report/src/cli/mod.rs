@@ -40,7 +40,7 @@ pub struct Global {
     /// Print JSON instead of text; docs/JSON.md has the keys
     #[arg(long, global = true, display_order = 100)]
     pub json: bool,
-    /// Worker threads; the output does not depend on it [default: one per CPU]
+    /// Number of worker threads; the output does not depend on it [default: one per CPU]
     #[arg(long, global = true, display_order = 101, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Color the text: auto, always or never
@@ -53,10 +53,10 @@ pub struct Global {
         hide_possible_values = true
     )]
     pub color: When,
-    /// Show whole names on a terminal; else they are cut to its width
+    /// Show whole names on a terminal instead of cutting them to its width
     #[arg(long, global = true, display_order = 101)]
     pub wide: bool,
-    /// Show no progress
+    /// Show no progress and no notes; warnings about the data stay
     #[arg(short, long, global = true, display_order = 102)]
     pub quiet: bool,
 }

@@ -152,8 +152,7 @@ fn screen<'s>(global: &Global, streams: &'s mut Streams<'_>) -> Screen<'s> {
         When::Never => false,
     };
     let width = streams.width.filter(|_| !global.wide);
-    let (json, quiet) = (global.json, global.quiet);
-    Screen { out: &mut *streams.out, err: &mut *streams.err, json, color, width, quiet }
+    Screen { out: &mut *streams.out, err: &mut *streams.err, json: global.json, color, width }
 }
 
 /// Prints a document as text or JSON.

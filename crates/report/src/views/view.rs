@@ -107,8 +107,6 @@ pub struct Screen<'a> {
     pub color: bool,
     /// Names are cut to fit into lines of so many characters; `None`: names are whole.
     pub width: Option<u32>,
-    /// The user wants no warnings.
-    pub quiet: bool,
 }
 
 impl Screen<'_> {
@@ -138,11 +136,9 @@ impl Screen<'_> {
         Ok(self.out.flush()?)
     }
 
-    /// Writes warnings, unless the user wants none.
+    /// Writes warnings. `--quiet` hides none: they say what makes the data doubtful.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = impl Display>) {
-        if !self.quiet {
-            self.remark(warnings.into_iter().map(|warning| format!("warning: {warning}")));
-        }
+        self.remark(warnings.into_iter().map(|warning| format!("warning: {warning}")));
     }
 
     /// Writes lines beside the view.
