@@ -66,7 +66,7 @@ fn root_a_round_rate_is_not_in_step() {
     let agreement = health["cpu_time_agreement"].as_f64().expect("a number");
     assert!((0.7..1.3).contains(&agreement), "{agreement}");
     let notes = recorded.json("info", &[])["session"]["notes"].to_string();
-    assert!(notes.contains("the distance of samples varies"), "{notes}");
+    assert!(notes.contains("sampling intervals are jittered"), "{notes}");
 }
 
 #[test]

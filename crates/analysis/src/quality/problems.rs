@@ -236,7 +236,7 @@ impl<'a> InStep<'a> {
         let Disagreement { who, kernel_ns, sampled_ns } = self.disagreement;
         let (ran, sampled) = (duration(*kernel_ns), duration(*sampled_ns));
         let remedy = if asked.is_exact {
-            "record with -F, which varies the distance of samples"
+            "record with -F, which jitters the sampling interval"
         } else {
             "record with another -F and compare"
         };

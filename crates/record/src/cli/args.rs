@@ -14,9 +14,9 @@ use crate::settings::{Embed, Unwind};
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
-/// Every sample has its kernel stack and its user stack, also of programs without frame pointers: the sampler walks it by the unwind
-/// tables of the code, or copies what the report needs to unwind it. The recorder analyses nothing itself: read the file with
-/// icecore-report, on any machine.
+/// Every sample has its kernel stack and its user stack, also in programs without frame pointers: the sampler walks the stack by the
+/// unwind tables of the code, or copies what the report needs to unwind it. The recorder analyses nothing: icecore-report reads the
+/// file, on any machine.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "icecore-record",
@@ -24,33 +24,35 @@ use crate::settings::{Embed, Unwind};
     max_term_width = 100,
     after_help = "\
 Examples:
-  icecore-record make -j8                    a command and everything that it starts
+  icecore-record make -j8                    a command and its children
   icecore-record -a -d 10                    the whole machine for ten seconds
-  icecore-record -p $(pidof postgres) -d 30  processes, and the children that they fork
+  icecore-record -p $(pidof postgres) -d 30  processes and their new children
   icecore-record --cgroup /system.slice/nginx.service -d 30
-  icecore-record -a -F 999 -K -C 0,2-3       kernel mode only, three CPUs, 999 Hz
-  icecore-record --delay 5 -d 10 ./server    ten seconds, from five seconds after the start
+  icecore-record -a -F 999 -K -C 0,2-3       kernel mode, three CPUs, 999 Hz
+  icecore-record --delay 5 -d 10 ./server    skip the first 5 s, sample 10 s
   icecore-record --as www-data ./server      the command runs as another user
-  icecore-record -e page-faults -- ./app     every page fault instead of CPU time
+  icecore-record -e page-faults -- ./app     page faults instead of CPU time
   icecore-record -e 'uprobe:python3:PyObject_Call*' -p PID -d 5
   icecore-record -a -e cycles -e sched:sched_switch,every=100 -d 10
-  icecore-record --off-cpu --wakers -p PID   also how long threads wait, for what, and who wakes them
+  icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
-  icecore-report FILE                        what it saw
+  icecore-report FILE                        shows where time went
 
-Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see other users' processes).
-SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is whole; under nohup SIGHUP is ignored.
-The recorder then sends SIGTERM to the command and waits for it. It only waits if the terminal sent Ctrl-C, because the
-command has got that as well. A second SIGINT or SIGTERM ends the recorder at once; what was written can be read.
-Exit code: that of the command; 0 without a command; 2 if recording failed, or the file is no longer where it was to be;
-130, 143 or 129 if it was stopped before it began: then nothing was run, and there is no file."
+Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see processes of other users).
+
+SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is complete (under nohup, SIGHUP is ignored). The recorder then \
+sends SIGTERM to the command and waits for it. After Ctrl-C it only waits, because the terminal has sent SIGINT to the command as \
+well. A second SIGINT or SIGTERM ends the recorder at once; what has been written can be read.
+
+Exit codes: that of the command; 0 without a command; 2 if recording failed, or if the file was removed or renamed meanwhile; 130, \
+143 or 129 if a signal came before the recording began: then the command has not run, and there is no file."
 )]
 pub struct Args {
     /// Record the whole machine (with a command: while it runs)
     #[arg(short = 'a', long = "all")]
     pub all: bool,
 
-    /// Record these processes, and the children that they fork from now on
+    /// Record these processes and the children that they fork from now on
     #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all")]
     pub pids: Vec<u32>,
 
@@ -58,60 +60,61 @@ pub struct Args {
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
     pub tids: Vec<u32>,
 
-    /// Record what runs in this cgroup (of cgroup2) and those below it, such as /system.slice/x.service; may be
-    /// repeated (with a command: while it runs)
+    /// Record the processes of this cgroup (v2) and of those below it, such as /system.slice/x.service; may be repeated (with a
+    /// command: while it runs)
     #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
     pub cgroups: Vec<String>,
 
-    /// Sample this event; may be repeated. By default cycles, or cpu-clock where no counter is. A name of perf (page-faults, cache-misses:u,
-    /// r01c2), CATEGORY:NAME of a tracepoint, uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME; * and ? stand for
-    /// parts of names; kprobe:FUNCTION, kretprobe, fentry, fexit of the kernel. Behind it options: ,count=N or ,freq=HZ of counters;
-    /// ,every=N ,weight=argN|argN:int|retval|retval32|duration ,min=N ,unit=TEXT of all others
+    /// Sample this event; may be repeated [default: cycles, or cpu-clock on machines without counters]. Events: perf's names
+    /// (page-faults, cache-misses:u, r01c2); tracepoints (CATEGORY:NAME); functions of programs (uprobe:PATH:FUNCTION,
+    /// uretprobe:PATH:FUNCTION) and of the kernel (kprobe:FUNCTION, kretprobe, fentry, fexit); static probes
+    /// (usdt:PATH:PROVIDER:NAME). * and ? match parts of names. Options of counters: ,count=N or ,freq=HZ; of all others: ,every=N
+    /// ,weight=argN|argN:int|retval|retval32|duration ,min=N ,unit=TEXT
     #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
     pub events: Vec<String>,
 
-    /// The most samples per second of one probe or tracepoint. Above it, one sample stands for several hits and weighs as much more. 0: no
-    /// limit
+    /// Limit the samples of one probe or tracepoint to N per second. Beyond that one sample stands for several hits, and its weight is
+    /// their sum. 0: no limit
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_event_rate: u64,
 
-    /// Samples per second and CPU, of clocks and counters of the hardware
+    /// Sample this often per second on each CPU (clocks and hardware counters)
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=50_000))]
     pub frequency: u64,
 
-    /// Take a sample every COUNT units of the event instead (ns of cpu-clock, cycles)
+    /// Sample every COUNT units of the event instead (nanoseconds of cpu-clock, cycles)
     #[arg(short = 'c', long = "count", value_name = "COUNT", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(20_000..=1_000_000_000_000))]
     pub count: Option<u64>,
 
-    /// Record also how long threads wait, with their stacks: for an event (`off-cpu`) and for a CPU (`run-delay`). A wait of TIME (1ms,
-    /// 100us) is always kept, a shorter one with the probability length / TIME; default: the time between two samples
+    /// Also record how long threads wait, with their stacks: for an event (`off-cpu`) and for a CPU (`run-delay`). Waits of at least
+    /// TIME (1ms, 100us) are always kept, shorter ones with a probability of length / TIME [default: the interval between samples]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = seconds::parse, group = "waits")]
     pub off_cpu: Option<Option<std::time::Duration>>,
 
-    /// The same, and sample nothing else except for what -e names
+    /// Like --off-cpu, but sample nothing else except the events of -e
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = seconds::parse, group = "waits")]
     pub off_cpu_only: Option<Option<std::time::Duration>>,
 
-    /// Record also who ended each wait (`waker`)
+    /// Also record which thread ended each wait, with its stack (`waker`)
     #[arg(long, requires = "waits")]
     pub wakers: bool,
 
-    /// Read counters of the machine, of processes and of cgroups so often (0.1 to 30 seconds): CPU time, memory, faults, switches, bytes
-    /// read and written, threads, pressure. `off`: never
+    /// Interval between counter readings (0.1 to 30), or `off`. Counters of the machine, processes and cgroups: CPU time, memory, page
+    /// faults, context switches, bytes read and written, threads, pressure
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds::parse_counters)]
     pub counters: Interval,
 
-    /// Stop after this many seconds of sampling (2.5, 10s, 500ms); a command goes on, and is waited for
+    /// Stop sampling after SECONDS (2.5, 10s, 500ms); the command keeps running, and the recorder waits for it
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = seconds::parse)]
     pub duration: Option<std::time::Duration>,
 
-    /// Begin to sample so many seconds after the command has started, or without a command after the recorder is ready
-    /// (2.5, 10s, 500ms). New processes and mappings are followed meanwhile
+    /// Start sampling SECONDS after the command has started or, without a command, after the recorder is ready (2.5, 10s, 500ms). The
+    /// recorder follows new processes and mappings from the start
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds::parse_delay)]
     pub delay: Option<std::time::Duration>,
 
-    /// Run the command as this user (a name or a number), with the user's groups, HOME, USER, LOGNAME and SHELL; needs root.
-    /// (--user is -U)
+    /// Run the command as this user (name or number), with the user's groups, HOME, USER, LOGNAME and SHELL; needs root. (--user is
+    /// another option: -U)
     #[arg(long = "as", value_name = "USER")]
     pub run_as: Option<String>,
 
@@ -119,11 +122,11 @@ pub struct Args {
     #[arg(short = 'U', long = "user", conflicts_with = "kernel")]
     pub user: bool,
 
-    /// Sample kernel mode only, without user frames
+    /// Sample kernel mode only, without user stacks
     #[arg(short = 'K', long = "kernel")]
     pub kernel: bool,
 
-    /// Sample idle CPUs as well
+    /// Also sample idle CPUs
     #[arg(long)]
     pub include_idle: bool,
 
@@ -131,23 +134,23 @@ pub struct Args {
     #[arg(short = 'C', long = "cpu", value_name = "CPUS")]
     pub cpus: Option<String>,
 
-    /// The most user frames of one stack, 1 to 4096; a stack cut here is marked as cut
+    /// Record at most N user frames of a stack (1 to 4096); longer stacks are truncated and marked
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
 
-    /// How user stacks are found, also those of programs without frame pointers
+    /// How to find user stacks
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Unwind::Auto)]
     pub unwind: Unwind,
 
-    /// Check one of N walks by unwind tables against a copy of the stack; 0: none
+    /// Check one of N walks by unwind tables against a copy of the stack; 0: check none
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub audit: u32,
 
-    /// Use no unwind tables that an earlier recording has kept on disk, and keep none
+    /// Neither read nor write the cache of compiled unwind tables on disk
     #[arg(long)]
     pub no_cache: bool,
 
-    /// Copy at most so much of a stack, 4K to 1M, beginning at the innermost frame
+    /// Copy at most SIZE of a stack (4K to 1M), from the innermost frame on
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_stack_bytes)]
     pub stack_bytes: u32,
 
@@ -155,51 +158,51 @@ pub struct Args {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
 
-    /// What to keep of programs and libraries, for reports where they are not
+    /// What to store of programs and libraries, for reports on machines without them
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Embed::Hits)]
     pub embed: Embed,
 
-    /// Embed at most this many bytes of files, before compression, and a quarter of that from one file. Larger files are skipped and listed
+    /// Embed at most SIZE of files before compression, and a quarter of it from one file; larger files are skipped and listed
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub embed_max: u64,
 
-    /// Memory between kernel and recorder, 256K to 1G; default 8M per CPU, 16M to 256M (--unwind fp: 1M per CPU, 4M to 256M)
+    /// Size of the buffer between kernel and recorder, 256K to 1G [default: 8M per CPU, 16M to 256M; --unwind fp: 1M per CPU, 4M to 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub ring: Option<u64>,
 
-    /// Write at least this often: if the recorder is killed, at most this many seconds are lost (0.1 to 60)
+    /// Write at least every SECONDS (0.1 to 60): if the recorder is killed, no more than that is lost
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds::parse_flush)]
     pub flush: std::time::Duration,
 
-    /// Write at the latest when this many bytes wait: 64K to 16M
+    /// Write as soon as SIZE is waiting (64K to 16M)
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_flush_bytes)]
     pub flush_bytes: u64,
 
-    /// The file to write; default icecore-HOST-TIME.icecore here. `-`: stdout; a command then gets
-    /// stderr as its stdout, so that the two do not mix
+    /// The file to write, or `-` for stdout [default: icecore-HOST-TIME.icecore in this folder]. With `-` the command's stdout goes to
+    /// stderr, so that the two do not mix
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file once recording has begun. A symbolic link stays a link: the file that it leads to is replaced.
-    /// The new file belongs to the user who records and has mode 0600, whatever the mode of the old one was
+    /// Replace an existing file as soon as recording has begun. The new file belongs to the user who records and has mode 0600. A
+    /// symbolic link stays: the file that it leads to is replaced
     #[arg(long)]
     pub force: bool,
 
-    /// Print nothing but errors
+    /// Print nothing but errors; losses and notes are in the recording, and icecore-report shows them
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Print each step, and the messages of libbpf
+    /// Print each step and the messages of libbpf
     #[arg(short = 'v', long)]
     pub verbose: bool,
 
-    /// The command to record, and its arguments. It starts when the recorder is ready. Options of icecore-record come before
-    /// it; `--` may separate them
+    /// The command to record, with its arguments; it starts when the recorder is ready. Options of icecore-record come before it, and
+    /// `--` may separate them
     #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
     pub command: Vec<OsString>,
 }
 
-/// Joins `--off-cpu` and the time behind it by `=`: what stands behind it may also be the command.
+/// Joins `--off-cpu` and the time after it by `=`: what stands after it may also be the command.
 fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     let mut is_over = false;
@@ -253,15 +256,13 @@ impl clap::ValueEnum for Embed {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
-            Self::None => ("none", "Nothing: a report needs the very files"),
+            Self::None => ("none", "Nothing: the report needs the same files"),
             Self::Hits => (
                 "hits",
-                "The name of every function that was hit, from the symbol tables of its file; of JIT code, from perf maps and jitdump files",
+                "The names of all functions that were hit: from symbol tables, for JIT code from perf maps and jitdump files",
             ),
-            Self::Sections => {
-                ("sections", "Also the symbol tables and unwind tables of the files that were hit")
-            }
-            Self::All => ("all", "Also these files as a whole"),
+            Self::Sections => ("sections", "Also symbol tables and unwind tables of the files that were hit"),
+            Self::All => ("all", "Also these files, whole"),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -276,14 +277,14 @@ impl clap::ValueEnum for Unwind {
         let (name, help) = match self {
             Self::Auto => (
                 "auto",
-                "In the kernel by the unwind tables of the programs; a copy, as with `copy`, where these are not ready or not enough",
+                "Walk in the kernel by unwind tables; copy, as with `copy`, where the tables are not ready or not enough",
             ),
             Self::Copy => (
                 "copy",
-                "Copies of registers and stack, which the report unwinds; of processes whose code all keeps frame pointers, a walk and the top of the stack",
+                "Copy registers and stack, which the report unwinds; if all code of a process keeps frame pointers, walk and copy only the top",
             ),
-            Self::Dwarf => ("dwarf", "Copies of registers and stack, also of code that keeps frame pointers"),
-            Self::Fp => ("fp", "By frame pointers alone: stacks of programs without them are wrong"),
+            Self::Dwarf => ("dwarf", "Copy registers and stack, also if the code keeps frame pointers"),
+            Self::Fp => ("fp", "Walk along frame pointers only: stacks of programs without them are wrong"),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -368,6 +369,35 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    /// Returns the lines that a terminal of this width has room to continue, and the examples that it breaks.
+    fn broken(render: impl Fn(usize) -> String, width: usize) -> Vec<String> {
+        let (help, wide) = (render(width), render(1_000));
+        let is_text = |line: &str| line.starts_with(|first: char| first.is_alphanumeric());
+        let has_room = |line: &str, next: &str| {
+            let word = next.split(' ').next().unwrap_or_default();
+            is_text(line) && is_text(next) && line.chars().count() + 1 + word.chars().count() <= width
+        };
+        let lines: Vec<&str> = help.lines().collect();
+        let forced =
+            lines.windows(2).filter(|pair| has_room(pair[0], pair[1])).map(|pair| pair[0].to_owned());
+        let examples = wide.lines().skip_while(|line| *line != "Examples:").skip(1);
+        let examples = examples.take_while(|line| !line.is_empty()).filter(|line| !lines.contains(line));
+        forced.chain(examples.map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn help_fits_a_terminal_of_80_and_of_100_columns() {
+        let render =
+            |width| Args::command().max_term_width(0).term_width(width).render_long_help().to_string();
+        for width in [80, 100] {
+            assert_eq!(broken(render, width), [""; 0], "{width}");
+        }
+        assert_eq!(
+            broken(|_| "Two lines\nby force.\nExamples:\n  x\n".to_owned(), 80),
+            ["Two lines", "by force."]
+        );
+    }
+
     #[test]
     fn several_pids_may_stand_behind_one_option() {
         let args =
@@ -390,17 +420,17 @@ mod tests {
 
     #[test]
     fn options_of_others_are_told_what_to_use_instead() {
-        let told = |line: &[&str]| {
+        let advice = |line: &[&str]| {
             let line = [&["icecore-record"], line].concat();
             hint(&Args::try_parse_from(line).expect_err("no such option"))
         };
-        assert!(told(&["-g", "-a"]).is_some_and(|text| text.contains("`-g`: every sample has its stack")));
+        assert!(advice(&["-g", "-a"]).is_some_and(|text| text.contains("`-g`: every sample has its stack")));
         assert!(
-            told(&["-a", "--call-graph", "dwarf"])
+            advice(&["-a", "--call-graph", "dwarf"])
                 .is_some_and(|text| text.contains("--unwind auto, copy, dwarf or fp"))
         );
-        assert!(told(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
-        assert_eq!(told(&["-a", "--frob"]), None);
+        assert!(advice(&["-a", "--call-graph=dwarf"]).is_some_and(|text| text.contains("`--call-graph`")));
+        assert_eq!(advice(&["-a", "--frob"]), None);
     }
 
     #[test]

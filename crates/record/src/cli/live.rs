@@ -81,9 +81,14 @@ fn text(phase: Phase, now: Instant, counted: Counted) -> String {
         }
         Phase::Since(begin) => now.saturating_duration_since(begin).as_secs_f64(),
     };
-    let lost = match (counted.lost_samples, counted.other_losses) {
-        (0, 0) => "nothing lost".to_owned(),
-        (0, others) => format!("no sample lost, {} other losses", count(others)),
+    let others: Vec<String> = counted
+        .other_losses
+        .iter()
+        .map(|(cause, lost)| format!("{} {}", count(*lost), cause.name()))
+        .collect();
+    let lost = match (counted.lost_samples, &others[..]) {
+        (0, []) => "nothing lost".to_owned(),
+        (0, others) => format!("no sample lost (but {})", others.join(", ")),
         (samples, _) => format!("{} lost", things(samples, "sample")),
     };
     let (samples, file) = (things(counted.samples, "sample"), bytes(counted.file_bytes));
@@ -92,16 +97,23 @@ fn text(phase: Phase, now: Instant, counted: Counted) -> String {
 
 #[cfg(test)]
 mod tests {
+    use icecore_format::records::Cause;
+
     use super::*;
 
     #[test]
     fn the_line_says_how_long_how_many_and_what_is_lost() {
         let begun = Instant::now();
-        let at = |counted| text(Phase::Since(begun), begun + Duration::from_millis(12_340), counted);
+        let at = |counted: &Counted| {
+            text(Phase::Since(begun), begun + Duration::from_millis(12_340), counted.clone())
+        };
         let counted = Counted { samples: 45_678, file_bytes: 3_565_158, ..Counted::default() };
-        assert_eq!(at(counted), "recording 12.3 s, 45,678 samples, nothing lost, 3.4 MiB; Ctrl-C ends it");
-        assert!(at(Counted { lost_samples: 1, other_losses: 5, ..counted }).contains(", 1 sample lost, "));
-        assert!(at(Counted { other_losses: 5, ..counted }).contains(", no sample lost, 5 other losses, "));
+        assert_eq!(at(&counted), "recording 12.3 s, 45,678 samples, nothing lost, 3.4 MiB; Ctrl-C ends it");
+        let other_losses = vec![(Cause::STACK_SHORTENED, 26), (Cause::RING_FULL_TASK, 5)];
+        let others = Counted { other_losses, ..counted.clone() };
+        let line = at(&others);
+        assert!(line.contains(", no sample lost (but 26 stack_shortened, 5 ring_full_task), "), "{line}");
+        assert!(at(&Counted { lost_samples: 1, ..others }).contains(", 1 sample lost, "));
         let waits = text(Phase::Until(begun + Duration::from_secs(3)), begun, counted);
         assert_eq!(waits, "sampling begins in 3.0 s; Ctrl-C ends the recording");
     }

@@ -45,7 +45,8 @@ pub(crate) const WAITING: usize = 2;
 /// The number of files that must be open at one time while the recorder looks at processes and their files.
 const FILES_NEEDED: usize = 64;
 /// The note about the period of a timer.
-const VARIED: &str = "the distance of samples varies by 5 % about the one that was asked for, so that no program runs in step with them";
+const VARIED: &str =
+    "sampling intervals are jittered by up to 5 %, so that no program runs in step with them";
 
 /// Makes a recording, and returns the exit code of the command (0 without one).
 ///
@@ -141,14 +142,14 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
-        let (asked, refused, counts) = (stop.asked(), &refused, &counts);
-        let (pace, wishes) = (options.pace(&events), wishes(options, asked, refused, counts));
+        let (requested, refused, counts) = (stop.requested(), &refused, &counts);
+        let (pace, wishes) = (options.pace(&events), wishes(options, requested, refused, counts));
         let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let pump = Pump {
             options,
             queues: &queues,
-            stop: asked,
+            stop: requested,
             refused,
             chunks: chunks_to,
             events: &events,
@@ -214,23 +215,25 @@ fn note_on_stacks_of_waits(options: &Options, sampler: &Sampler<'_>) -> Option<S
 
 /// Says how user stacks are taken.
 fn note_on_stacks(options: &Options, sampler: &Sampler<'_>) -> String {
-    let copied = "copied, where a walk along frame pointers cannot be trusted";
+    let copied = "copied, unless all code of the process keeps frame pointers";
     match (sampler.walker(), options.unwind) {
         (Walker::Helper(_), _) | (_, Unwind::Fp) => {
-            "user stacks are walks along frame pointers: what keeps none hides its callers".to_owned()
+            "user stacks are walked along frame pointers: code that keeps none hides its callers".to_owned()
         }
-        (_, Unwind::Dwarf) => "user stacks are copied, to be unwound in the report".to_owned(),
+        (_, Unwind::Dwarf) => "user stacks are copied, and the report unwinds them".to_owned(),
         (_, Unwind::Auto) if sampler.walks_tables() => {
             let audit = match options.audit {
-                0 => "none of these is copied as well".to_owned(),
-                each => format!("one of {each} is copied as well, to check the walk"),
+                0 => "no walk is checked against a copy".to_owned(),
+                each => format!("one of {each} walks is checked against a copy"),
             };
             format!(
-                "user stacks are walked by unwind tables once the sampler has them, and else {copied}; {audit}"
+                "user stacks are walked by unwind tables once the sampler has them, otherwise {copied}; {audit}"
             )
         }
         (_, Unwind::Auto) => {
-            format!("this kernel walks no user stacks by unwind tables (6.1): they are {copied}")
+            format!(
+                "this kernel cannot walk user stacks by unwind tables (needs Linux 6.1): they are {copied}"
+            )
         }
         (_, Unwind::Copy) => format!("user stacks are {copied}"),
     }

@@ -1,6 +1,8 @@
 //! What the threads have counted so far, for the line that is shown while recording.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icecore_format::records::Cause;
 
@@ -9,30 +11,34 @@ use icecore_format::records::Cause;
 pub(crate) struct Counts {
     samples: AtomicU64,
     lost_samples: AtomicU64,
-    /// Losses that are no samples.
-    other_losses: AtomicU64,
+    other_losses: Mutex<Vec<(Cause, u64)>>,
     file_bytes: AtomicU64,
 }
 
 /// The counts of one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) samples: u64,
     pub(crate) lost_samples: u64,
-    pub(crate) other_losses: u64,
+    /// Losses that are no samples, the most frequent first.
+    pub(crate) other_losses: Vec<(Cause, u64)>,
     pub(crate) file_bytes: u64,
 }
 
 impl Counts {
     /// Notes the samples and the losses so far.
     pub(super) fn note<'a>(&self, samples: u64, losses: impl Iterator<Item = (&'a Cause, &'a u64)>) {
-        let (mut of_samples, mut others) = (0, 0);
-        for (cause, count) in losses {
-            *(if cause.is_sample() { &mut of_samples } else { &mut others }) += count;
-        }
+        // Hits that other samples stand for are not lost.
+        let lost = losses.filter(|(cause, count)| **cause != Cause::RATE_LOWERED && **count > 0);
+        let (of_samples, mut others): (Vec<_>, Vec<_>) = lost.partition(|(cause, _)| cause.is_sample());
+        others.sort_unstable_by_key(|(cause, count)| (Reverse(**count), **cause));
         self.samples.store(samples, Ordering::Relaxed);
-        self.lost_samples.store(of_samples, Ordering::Relaxed);
-        self.other_losses.store(others, Ordering::Relaxed);
+        self.lost_samples.store(of_samples.iter().map(|(_, count)| **count).sum(), Ordering::Relaxed);
+        *self.others() = others.into_iter().map(|(cause, count)| (*cause, *count)).collect();
+    }
+
+    fn others(&self) -> MutexGuard<'_, Vec<(Cause, u64)>> {
+        self.other_losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the length of the recording so far, bytes.
@@ -45,7 +51,7 @@ impl Counts {
         Counted {
             samples: self.samples.load(Ordering::Relaxed),
             lost_samples: self.lost_samples.load(Ordering::Relaxed),
-            other_losses: self.other_losses.load(Ordering::Relaxed),
+            other_losses: self.others().clone(),
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
         }
     }

@@ -19,11 +19,11 @@ icecore-report diff [OPTIONS] <FILE> --slice <A..B> --against <C..D>")]
 Examples:
   icecore-report diff before.icecore after.icecore             which functions changed
   icecore-report diff before.icecore after.icecore --sort total
-  icecore-report diff old.icecore new.icecore -o diff.svg      and a flame graph: red grew, blue shrank
-  icecore-report diff --before a1 a2 a3 --after b1 b2 b3       several runs: what differs between runs is no change
-  icecore-report diff FILE --slice 12.4..13 --against ..12     the spike against the calm before it
-  icecore-report diff old new --unit work --work-before 5000 --work-after 8000      CPU time per request
-  icecore-report diff old new --fail-on 'self>2%' || exit 1    in CI: a function takes 2 points more than before
+  icecore-report diff old.icecore new.icecore -o diff.svg      and a flame graph
+  icecore-report diff --before a1 a2 a3 --after b1 b2 b3       several runs on each side
+  icecore-report diff FILE --slice 12.4..13 --against ..12     a spike against before
+  icecore-report diff old new --unit work --work-before 5000 --work-after 8000
+  icecore-report diff old new --fail-on 'self>2%' || exit 1    a check in CI
 
 diff shows changes that chance does not explain: at most 5% of the reported changes are chance (Benjamini and \
 Hochberg). It estimates noise from how rates vary over time inside of the recordings, and with several recordings on a \

@@ -153,7 +153,7 @@ pub struct Pack {
     /// Also store the source files of the lines that samples hit
     #[arg(long)]
     pub source: bool,
-    /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
+    /// Look for source files below this directory first: by the whole path, then without its leading folders; may be repeated
     #[arg(long, value_name = "DIR", value_parser = folder, requires = "source")]
     pub source_dir: Vec<PathBuf>,
     /// Where images and debug files are found.
@@ -228,7 +228,7 @@ Examples:
   perf record -g --buildid-mmap -- make && icecore-report import perf.data -o build.icecore
   perf record --call-graph dwarf,65528 --buildid-mmap -- make
   icecore-report import perf.data -o build.icecore
-  ssh HOST perf record -a -g --buildid-mmap -o - -- sleep 10 | icecore-report import - -o host.icecore
+  ssh HOST perf record -a -g --buildid-mmap -o - sleep 10 | icecore-report import - -o host.icecore
 
 import makes a recording of samples, call chains, mappings, build-ids and names of tasks. From `--call-graph dwarf` it \
 keeps registers and stacks as the recorder does, only their addresses, and every report unwinds them. perf.data has no \

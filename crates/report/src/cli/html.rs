@@ -24,9 +24,9 @@ The page is one file: it holds all samples, their names and the program that sho
 no network and no server. It has flame graphs (also by callers and in the order of time), functions with callers and \
 callees, a tree, threads and waits over time, and a map of every second; choosing a stretch of time, a process, a thread, an \
 image or a function in one view filters all of them. Of the hottest functions it has the instructions, and those source texts that \
-the recording has, that are proven to be what was compiled, or that lie below a --source-dir: a page may be given away. Two recordings are compared as diff compares them.
+the recording has, that are proven to be what was compiled, or that lie below a --source-dir, because people pass pages on. Two recordings are compared as diff compares them.
 
-A page holds 10 million samples one by one. Of more, it adds up those of one stack that are neighbours in time, and says so.")]
+A page holds 10 million samples one by one. Of longer recordings it adds up neighbouring samples of the same stack, and says so.")]
 pub struct Html {
     /// One recording, or two to compare; `-`: stdin
     #[arg(required = true, num_args = 1..=2, value_name = "FILE", help_heading = "Arguments")]
@@ -40,10 +40,10 @@ pub struct Html {
     /// Title of the page
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Show the source lines and instructions of so many functions, the hottest; 0: of none
+    /// Include source lines and instructions of the N hottest functions; 0: of none
     #[arg(long, value_name = "N", default_value_t = CODE)]
     pub code: usize,
-    /// Look for source files below this directory first, and show texts that nothing proves; may be repeated
+    /// Look for source files below this directory first, and show them even if nothing proves that they were compiled; may be repeated
     #[arg(long, value_name = "DIR", value_parser = folder)]
     pub source_dir: Vec<PathBuf>,
     /// Which samples of the recordings, and where names are found.

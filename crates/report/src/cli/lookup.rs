@@ -26,16 +26,16 @@ pub struct Lookup {
     /// Look for images and debug files anywhere below this directory, by build-id; may be repeated
     #[arg(long, value_name = "DIR")]
     pub symbols: Vec<PathBuf>,
-    /// Look for debug files below this directory, too (it has a .build-id folder); may be repeated
+    /// Also look for debug files below this directory, which has a .build-id folder; may be repeated
     #[arg(long, value_name = "DIR")]
     pub debug_dir: Vec<PathBuf>,
-    /// Look up recorded paths below this directory, and never outside
+    /// Look up recorded paths below this directory and nowhere else
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
     /// Replace FROM at the beginning of recorded paths by TO; may be repeated, the first that fits counts
     #[arg(long, value_name = "FROM=TO")]
     pub map: Vec<PathMap>,
-    /// Use no cached answers of earlier reports, and cache none
+    /// Neither read nor write the cache of earlier reports
     #[arg(long)]
     pub no_cache: bool,
     /// Download missing files from this server [default: those of $DEBUGINFOD_URLS]; may be repeated

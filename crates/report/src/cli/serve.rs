@@ -13,7 +13,7 @@ use super::{Select, folder};
 )]
 #[command(after_help = "\
 Examples:
-  icecore-report serve demo.icecore                       prints two links: to the page, and to the Firefox Profiler
+  icecore-report serve demo.icecore                       prints two links
   icecore-report serve before.icecore after.icecore
   ssh -L 8000:127.0.0.1:8000 HOST icecore-report serve demo.icecore --port 8000
 

@@ -42,13 +42,13 @@ pub struct Select {
     /// Only samples with a function anywhere in the stack that matches
     #[arg(long, value_name = "REGEX")]
     pub focus: Option<Regex>,
-    /// No samples with a function anywhere in the stack that matches: '^(epoll_wait|worker_loop)$' leaves out idle threads
+    /// Skip samples with a function anywhere in the stack that matches: '^(epoll_wait|worker_loop)$' skips idle threads
     #[arg(long, value_name = "REGEX")]
     pub ignore: Option<Regex>,
-    /// Take matching functions out of the stacks
+    /// Remove matching functions from the stacks
     #[arg(long, value_name = "REGEX")]
     pub hide: Option<Regex>,
-    /// Let upper and lower case be the same in --focus, --ignore and --hide
+    /// Ignore case in --focus, --ignore and --hide
     #[arg(short, long)]
     pub ignore_case: bool,
 }
@@ -63,14 +63,14 @@ pub struct Which {
     /// Only these threads: 7,8; may be repeated
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     pub tid: Vec<u32>,
-    /// Only threads of these names, or of processes of these names (the last name of its first thread): cc1,make or 'kworker/*';
+    /// Only threads with these names, and all threads of processes with these names: cc1,make or 'kworker/*';
     /// may be repeated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub comm: Vec<String>,
     /// Only cgroups of this path and those below it: /system.slice/x.service; may be repeated
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<String>,
-    /// Only hosts of exactly this name, of a recording of several; may be repeated
+    /// Only this host of a merged recording, by its exact name; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
     /// Only samples of these events: cpu-clock,off-cpu or 'uprobe:*'; may be repeated
@@ -79,10 +79,10 @@ pub struct Which {
     /// Only these CPUs: 0,2-3; may be repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpu: Vec<Cpus>,
-    /// Only from this moment on: seconds after the (earliest) start, or 500ms, 2s, 1m
+    /// Only from this time on: seconds after the (earliest) start, or 500ms, 2s, 1m
     #[arg(long, value_name = "TIME")]
     pub from: Option<Moment>,
-    /// Only before this moment
+    /// Only before this time
     #[arg(long, value_name = "TIME")]
     pub to: Option<Moment>,
 }

@@ -16,7 +16,7 @@ use icecore_analysis::trend::By as TrendBy;
 Examples:
   icecore-report trend archive/*.icecore                          the heaviest functions over time
   icecore-report trend archive/*.icecore --function '^compress'
-  icecore-report trend builds/*.icecore --order label:version     ordered by the values of --label version=…
+  icecore-report trend builds/*.icecore --order label:version     by --label version=…
   icecore-report trend archive/*.icecore --csv > trend.csv
 
 trend shows shares of everything that was sampled, so recordings of different rates and lengths can be mixed. It lists \

@@ -26,16 +26,16 @@ pub(super) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  icecore-report demo.icecore                             the first screen: what, how good, where
-  icecore-report                                          the same of the newest recording in this folder
+  icecore-report demo.icecore                             the first screen
+  icecore-report                                          the same for the newest recording here
   icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
   icecore-report tree demo.icecore --callers --focus memcpy
-  icecore-report html demo.icecore                        a page to explore it in a browser, without network
-  icecore-report annotate demo.icecore parse              its source lines and instructions, with their samples
+  icecore-report html demo.icecore                        a page for a browser
+  icecore-report annotate demo.icecore parse              its source lines and instructions
   icecore-report top demo.icecore --json | jq '.rows[0]'
   ssh HOST icecore-record -a -d 10 -o - | icecore-report -
 
-Exit codes: 0 done, 1 a requested check failed (verify, health --strict, diff --fail-on), 2 the command failed. It is no failure if the reader of a pipe goes away (| head).";
+Exit codes: 0 done, 1 a requested check failed (verify, health --strict, diff --fail-on), 2 the command failed. A closed pipe (| head) is no failure.";
 
 /// Makes the commands of a list: help text, name, arguments, and the function that runs it.
 macro_rules! commands {
@@ -58,7 +58,7 @@ macro_rules! commands {
 }
 
 commands! {
-    /// What this is, how good it is, where time went
+    /// The first screen: what was recorded, how good the data is, where time went
     Summary: Typed<views::summary::Args> => samples::show,
     /// The hottest functions, lines, images, processes, threads or cgroups
     Top: Typed<views::top::Args> => samples::show,
@@ -72,41 +72,41 @@ commands! {
     Flame: Typed<views::flame::Args> => samples::show,
     /// One page for a browser, to explore one recording or compare two, without network
     Html: cli::Html => html::html,
-    /// The same page on 127.0.0.1, with all code; and the samples, names and code for the Firefox Profiler
+    /// The same page on 127.0.0.1 with all code, and a link that opens the recording in the Firefox Profiler
     Serve: cli::Serve => serve::serve,
     /// Folded stacks, one per line, for flame graph tools
     Folded: Typed<views::folded::Args> => samples::show,
     /// Every sample with its stack, like perf script
     Samples: Typed<views::samples::Args> => samples::show,
-    /// How deep stacks are, and what recurs in them
+    /// How deep stacks are, and which functions recur in them
     Depth: Typed<views::depth::Args> => samples::show,
     /// What changed between two recordings, and whether that can be chance
     Diff: cli::Diff => diff::diff,
-    /// What was spent when, and when that changed
+    /// When time was spent on what, and when that changed
     Timeline: Typed<views::timeline::Args> => samples::show,
     /// Shares of functions over many recordings, and when they changed
     Trend: cli::Trend => trend::trend,
-    /// How good the data is, and what makes it better
+    /// How good the data is, and how to improve it
     Health: Typed<views::health::Args> => samples::show,
-    /// Which files would name more, and how to get them
+    /// Which files would name more frames, and how to get them
     Missing: Typed<views::missing::Args> => samples::show,
     /// What is in the file: session, blocks, cost, damage
     Info: cli::Info => file::info,
     /// Check everything in the file
     Verify: cli::Verify => file::verify,
-    /// Make a whole recording of the intact blocks of a damaged one
+    /// Write a complete recording from the intact blocks of a damaged one
     Repair: cli::Repair => file::repair,
-    /// Several recordings, of one or of many hosts, in one file
+    /// Write several recordings, of one or many hosts, into one file
     Merge: cli::Merge => file::merge,
-    /// A recording with only the samples that the filters select
+    /// Write a recording with only the samples that the filters select
     Cut: cli::Cut => file::cut,
-    /// The same recording with the names, inlined functions and source lines that are found here
+    /// Write the recording with the names, inlined functions and source lines that this machine knows
     Pack: cli::Pack => file::pack,
-    /// The same recording with its stacks unwound, without registers and stack memory
+    /// Write the recording with unwound stacks instead of registers and stack memory
     Compact: cli::Compact => file::compact,
-    /// A recording made of a file of `perf record`
+    /// Write a recording from a file of `perf record`
     Import: cli::Import => file::import,
-    /// The cached answers of earlier reports, which make the next one fast
+    /// Show or clear the cache that makes repeated reports fast
     Cache: cli::Cache => file::cache,
 }
 

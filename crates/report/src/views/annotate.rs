@@ -30,11 +30,11 @@ pub(super) use rows::{SourceRow, sources};
 #[command(override_usage = "icecore-report annotate [OPTIONS] <FILE> <FUNCTION>")]
 #[command(after_help = "\
 Examples:
-  icecore-report annotate demo.icecore hash_find          its lines and instructions, with their samples
+  icecore-report annotate demo.icecore hash_find          its lines and instructions
   icecore-report annotate demo.icecore '^hash_' --image libdb.so.5
   icecore-report annotate demo.icecore parse --only source --source-dir ~/src/app
   icecore-report annotate demo.icecore parse --whole | less -R
-  icecore-report annotate demo.icecore parse --json | jq '.code[].instructions[] | select(.self > 0)'
+  icecore-report annotate demo.icecore parse --json | jq '.code[].instructions[] | select(.self>0)'
 
 Self counts samples that hit a line or an instruction, total also those in what it calls. Code that was inlined at a line counts \
 there, and is listed below it. Instructions need the image, or a recording of --embed all; they are in GAS syntax, as objdump \
@@ -53,10 +53,10 @@ pub struct Args {
     /// Show only source or only asm
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub only: Option<Only>,
-    /// Look for source files below this directory first, with ever fewer leading folders of their paths; may be repeated
+    /// Look for source files below this directory first: by the whole path, then without its leading folders; may be repeated
     #[arg(long, value_name = "DIR", value_parser = folder)]
     pub source_dir: Vec<PathBuf>,
-    /// Show so many lines and instructions around those with samples
+    /// Show N lines and instructions around those with samples
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub context: usize,
     /// Show all lines and instructions of the function

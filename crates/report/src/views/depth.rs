@@ -22,7 +22,7 @@ Examples:
   icecore-report depth demo.icecore
   icecore-report depth demo.icecore --by thread --user
   icecore-report depth demo.icecore --event 'uprobe:*'    each probe by itself
-  icecore-report depth demo.icecore --json | jq '.groups[0].max'     like max(len(ustack)) of bpftrace
+  icecore-report depth demo.icecore --json | jq '.groups[0].max'   max(len(ustack))
 
 A depth is a number of frames as the machine has them: inlined functions have none. A stack that was cut is \
 deeper than it seems: a figure that this affects is marked (cut), and is a least value. INCOMPLETE is the share \

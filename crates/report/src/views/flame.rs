@@ -33,9 +33,9 @@ Examples:
   icecore-report flame demo.icecore                       writes demo.svg
   icecore-report flame demo.icecore -o - --comm cc1 > cc1.svg
   icecore-report flame demo.icecore --from 2 --to 3.5     one and a half seconds of it
-  icecore-report flame demo.icecore --event cpu-clock,off-cpu    wall time: what ran, and what waited
+  icecore-report flame demo.icecore --event cpu-clock,off-cpu    wall time: CPU and waits
   icecore-report flame demo.icecore --event off-cpu --wakers     who waits for whom
-  icecore-report flame demo.icecore --inverted --icicle   from the hottest functions down to their callers
+  icecore-report flame demo.icecore --inverted --icicle   from hot functions down to callers
   icecore-report flame demo.icecore --collapse            deep recursion as one frame
 
 User frames are red, kernel frames orange, inlined ones aqua, unnamed ones grey; --colors safe makes them blue, \
@@ -78,7 +78,7 @@ pub struct Args {
     /// Draw at most this many frames of a stack [default: as many as fit into 16,000 pixels]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=16_384))]
     pub max_depth: Option<u32>,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
+    /// Put the stack and the name of the thread that ended each wait on top of its stack; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

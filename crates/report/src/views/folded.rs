@@ -39,7 +39,7 @@ pub struct Args {
     /// Leave out the marks after the names of kernel frames and inlined frames
     #[arg(long)]
     pub no_annotations: bool,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
+    /// Put the stack and the name of the thread that ended each wait on top of its stack; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

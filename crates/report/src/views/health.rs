@@ -26,11 +26,12 @@ use icecore_text::{Align, Page, Style, Table};
 #[command(after_help = "\
 Examples:
   icecore-report health demo.icecore
-  icecore-report health demo.icecore --strict || exit 1    in a script: only if the data is good
+  icecore-report health demo.icecore --strict || exit 1    in a script
   icecore-report health demo.icecore --json | jq -r '.advice[]'
 
-The verdict is that of summary, by the same thresholds. A stack is rooted if it was unwound to the outermost \
-frame, if the walk along frame pointers ended there, or if it holds the entry point of a program or thread.")]
+The verdict is that of summary, by the same thresholds. A stack counts as rooted if unwinding, or a walk that the unwind tables of its \
+code confirm, came to an outermost frame: the entry point of a program or thread. A walk along frame pointers alone (--unwind fp) \
+proves no root: code that keeps no frame pointers may hide callers, and the walk may come to a root all the same.")]
 pub struct Args {
     /// Exit with 1 unless the verdict is good
     #[arg(long)]

@@ -27,7 +27,7 @@ use lines::{Line, RowSeries};
 Examples:
   icecore-report timeline demo.icecore
   icecore-report timeline demo.icecore --by function --comm cc1 --from 10 --to 20
-  icecore-report timeline demo.icecore --heatmap          tenths of seconds: what comes in bursts, or every second
+  icecore-report timeline demo.icecore --heatmap          what comes in bursts
   icecore-report timeline demo.icecore --resolution 100ms --csv > demo.csv
 
 Of twenty recordings in which nothing changes, at most one shows a change. A share of a row is its share of everything \

@@ -29,14 +29,14 @@ Examples:
   icecore-report top demo.icecore                         functions by self time
   icecore-report top demo.icecore --sort total -n 50      with everything they call
   icecore-report top demo.icecore --by line --comm cc1    source lines of one program
-  icecore-report top demo.icecore --by address            single instructions, which annotate shows in their function
+  icecore-report top demo.icecore --by address            single instructions
   icecore-report top demo.icecore --by process
   icecore-report top demo.icecore --by process,function   the functions of each process
-  icecore-report top demo.icecore --sort comm,dso,symbol  the same kind of rows in the words of perf report
+  icecore-report top demo.icecore --sort comm,dso,symbol  in the words of perf report
   icecore-report top demo.icecore --by cpu,comm           which threads ran on which CPU
   icecore-report top demo.icecore --by cgroup             services and containers
-  icecore-report top demo.icecore --by inlined            the compiler's inlining undone
-  icecore-report top demo.icecore --event off-cpu         where threads waited, if waits were recorded
+  icecore-report top demo.icecore --by inlined            each inlined function as a row
+  icecore-report top demo.icecore --event off-cpu         where threads waited (--off-cpu)
   icecore-report top demo.icecore --by wait               for what they waited: disk, lock, socket
   icecore-report top demo.icecore --by waker              which processes ended their waits
   icecore-report top demo.icecore --event 'uprobe:*'      the events of all probes in programs
@@ -65,7 +65,7 @@ pub struct Args {
     /// Leave out rows below this share of the total
     #[arg(long, visible_alias = "percent-limit", value_name = "P", default_value_t = 0.0, value_parser = share_percent)]
     pub min_percent: f64,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
+    /// Put the stack and the name of the thread that ended each wait on top of its stack; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

@@ -20,7 +20,7 @@ Examples:
   icecore-report tree demo.icecore                            from main down to the leaves
   icecore-report tree demo.icecore --callers                  from the hottest leaves up to main
   icecore-report tree demo.icecore --callers --focus '^memcpy$' --min-percent 0.1
-  icecore-report tree demo.icecore --callers --wakers         who made whom wait, if waits were recorded")]
+  icecore-report tree demo.icecore --callers --wakers         who made whom wait")]
 pub struct Args {
     /// Begin at the leaves: who called them?
     #[arg(long)]
@@ -37,7 +37,7 @@ pub struct Args {
     /// Begin the callees with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
-    /// Put the stack of who ended each wait on top, leaf first, and then its name; shows off-cpu unless --event names others
+    /// Put the stack and the name of the thread that ended each wait on top of its stack; shows off-cpu unless --event names others
     #[arg(long)]
     pub wakers: bool,
 }

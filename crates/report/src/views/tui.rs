@@ -43,7 +43,7 @@ use icecore_text::quantity::things;
 Examples:
   icecore-report tui demo.icecore
   icecore-report tui demo.icecore --comm cc1 --from 10 --to 20
-  icecore-report tui demo.icecore --event off-cpu         where threads waited, if waits were recorded
+  icecore-report tui demo.icecore --event off-cpu         where threads waited (--off-cpu)
   ssh HOST icecore-record -a -d 10 -o - | icecore-report tui -
 
 Press ? for the keys. The recording is loaded once; the filters of this command line stay, and all others are answered \

@@ -51,3 +51,28 @@ fn info_looks_for_files_only_to_show_their_sources() {
     }
     assert!(Cli::try_parse_from(["x", "info", "f"]).is_ok());
 }
+
+/// Returns the lines that a terminal of this width has room to continue, and the examples that it breaks.
+fn broken(mut render: impl FnMut(usize) -> String, width: usize) -> Vec<String> {
+    let (help, wide) = (render(width), render(1_000));
+    let is_text = |line: &str| line.starts_with(|first: char| first.is_alphanumeric());
+    let has_room = |line: &str, next: &str| {
+        let word = next.split(' ').next().unwrap_or_default();
+        is_text(line) && is_text(next) && line.chars().count() + 1 + word.chars().count() <= width
+    };
+    let lines: Vec<&str> = help.lines().collect();
+    let forced = lines.windows(2).filter(|pair| has_room(pair[0], pair[1])).map(|pair| pair[0].to_owned());
+    let examples = wide.lines().skip_while(|line| *line != "Examples:").skip(1);
+    let examples = examples.take_while(|line| !line.is_empty()).filter(|line| !lines.contains(line));
+    forced.chain(examples.map(str::to_owned)).collect()
+}
+
+#[test]
+fn help_of_every_command_fits_a_terminal_of_100_columns() {
+    let mut commands = vec![Cli::command()];
+    commands.extend(Cli::command().get_subcommands().cloned());
+    for command in commands {
+        let render = |width| command.clone().max_term_width(0).term_width(width).render_help().to_string();
+        assert_eq!(broken(render, 100), [""; 0], "{}", command.get_name());
+    }
+}

@@ -61,6 +61,6 @@ pub(super) fn text(peaks: &[Peak]) -> Option<String> {
     };
     let shown: Vec<String> = shown.iter().map(each).collect();
     let has_marks = peaks.iter().take(SHOWN).any(|peak| peak.source == "mark");
-    let how = if has_marks { " · since each process began, by the kernel's mark" } else { "" };
+    let how = if has_marks { " · peak resident memory" } else { "" };
     (!shown.is_empty()).then(|| format!("{}{how}", shown.join(", ")))
 }
