@@ -35,7 +35,7 @@ pub fn eh_frame<'d>(
 /// Reads all descriptions of a section and their offsets. It skips what is too long or cannot be read, and ends where the section is
 /// torn.
 ///
-/// # Cost  one pass over the section, as far as it is asked for
+/// # Cost  one pass over the section, as far as it is read
 pub fn fdes<'s, 'd: 's, E: Endianity + 's, S: UnwindSection<EndianSlice<'d, E>>>(
     section: &'s S,
     bases: &'s BaseAddresses,

@@ -32,7 +32,7 @@
 //! assert_eq!((function.start, &*function.name), (layout.entry, &b"_start"[..]));
 //! # Ok::<(), std::io::Error>(())
 //! ```
-//! The recorder keeps a word of the stack as a return address only if a call may stand in front of it:
+//! The recorder keeps a word of the stack as a return address only if a call may stand before it:
 //! ```
 //! use icecore_elf::calls::x86_64;
 //!

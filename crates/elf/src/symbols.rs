@@ -58,7 +58,7 @@ impl SymbolTable {
     /// Finds the innermost function around each address, which ascend: one that covers it, else one without a size that may reach
     /// it. `None` if the file has no such table, or a broken one.
     ///
-    /// # Cost    one pass over the table; names are read only where several share an address that is asked for
+    /// # Cost    one pass over the table; names are read only where several share a requested address
     pub fn around<'d>(self, file: impl ReadRef<'d>, at: &[Svma]) -> Option<Vec<Option<Symbol<'d>>>> {
         match FileKind::parse(file).ok()? {
             FileKind::Elf32 => {

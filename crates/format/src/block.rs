@@ -1,4 +1,4 @@
-//! The block header: 64 bytes in front of every payload, hand-encoded.
+//! The block header: 64 bytes before every payload, hand-encoded.
 
 use crate::bytes::field;
 use crate::error::Error;

@@ -97,7 +97,7 @@ pub fn encode_rows(entries: &[Entry]) -> Vec<u8> {
 /// Checks the header of an index block at `index_off`, before anything is allocated for the index.
 ///
 /// # Errors
-/// [`Error::Malformed`] if it is no index, or claims more rows than blocks fit in front of it.
+/// [`Error::Malformed`] if it is no index, or claims more rows than blocks fit before it.
 pub fn check_header(header: &BlockHeader, index_off: u64) -> Result<(), Error> {
     let malformed = |cause: String| Error::Malformed { what: "index", off: index_off, cause };
     let BlockHeader { kind, version, items, raw_len, .. } = *header;
@@ -109,7 +109,7 @@ pub fn check_header(header: &BlockHeader, index_off: u64) -> Result<(), Error> {
     }
     let room = index_off.saturating_sub(crate::header::LEN as u64) / crate::block::LEN as u64;
     if u64::from(items) > room.min(u64::from(limits::MAX_BLOCKS)) {
-        return Err(malformed(format!("{items} blocks do not fit in front of it")));
+        return Err(malformed(format!("{items} blocks do not fit before it")));
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ pub fn check_header(header: &BlockHeader, index_off: u64) -> Result<(), Error> {
 /// Decodes the payload of an index block that begins at `index_off`.
 ///
 /// # Errors
-/// [`Error::Malformed`] if a row points outside the blocks in front of the index, rows overlap, or one is out of order.
+/// [`Error::Malformed`] if a row points outside the blocks before the index, rows overlap, or one is out of order.
 pub fn decode_rows(planes: &[u8], index_off: u64) -> Result<Vec<Entry>, Error> {
     let malformed = |cause: String| Error::Malformed { what: "index", off: index_off, cause };
     if !planes.len().is_multiple_of(ROW_LEN) {

@@ -74,7 +74,7 @@ impl Recording {
         Self::map(file, Trust::Compared)
     }
 
-    /// Maps an open file and believes a whole index: no block is touched before it is asked for, however many there
+    /// Maps an open file and believes a whole index: no block is touched before it is read, however many there
     /// are. Blocks that differ from the index are then errors of [`Recording::payload`], and what
     /// [`Recording::from_file`] could have made of them is not tried.
     ///

@@ -76,7 +76,7 @@ impl Writer {
     /// Appends one block and returns the bytes that it takes in the file.
     ///
     /// # Errors
-    /// [`Error::Io`] if not all of it was taken. The blocks in front of it stay, and the writer can go on: what was
+    /// [`Error::Io`] if not all of it was taken. The blocks before it stay, and the writer can go on: what was
     /// written of it is cut off again, or in a stream left behind for the reader to pass over.
     /// [`Error::TooLarge`] beyond the limits.
     pub fn append<P: Payload>(&mut self, payload: &P) -> Result<u64, Error> {
@@ -101,7 +101,7 @@ impl Writer {
     pub fn append_stored(&mut self, header: &BlockHeader, stored: &[u8]) -> Result<u64, Error> {
         self.check_room()?;
         if stored.len() != header.stored_len as usize || crc32fast::hash(stored) != header.payload_crc {
-            let cause = format!("{} bytes are not those that the header tells of", stored.len());
+            let cause = format!("{} bytes are not those that the header describes", stored.len());
             return Err(Error::Payload { kind: header.kind, cause });
         }
         let (entry, len) = self.put_block(*header, stored)?;
@@ -208,7 +208,7 @@ impl Writer {
         Ok((Entry { off, header }, next - start))
     }
 
-    /// Writes bytes behind the last ones.
+    /// Writes bytes after the last ones.
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match self.sink.put(self.end, bytes) {
             Ok(()) => {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 const FREE_STEPS: u64 = 1 << 20;
 /// Steps for each byte of debug information. Real files take less than one.
 const STEPS_PER_BYTE: u64 = 32;
-/// Steps for each address that is asked for. Real files take a few dozen.
+/// Steps for each requested address. Real files take a few dozen.
 const STEPS_PER_ADDRESS: usize = 512;
 
 /// The file cannot be read, or asks for more work than it may.

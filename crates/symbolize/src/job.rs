@@ -151,7 +151,7 @@ pub fn source_checksums(wanted: &Wanted<'_>, paths: &[&str], finder: &Finder<'_>
     read().unwrap_or_else(|| vec![Checksums::default(); paths.len()])
 }
 
-/// An image that has been found, and what is asked of it.
+/// An image that has been found, and the addresses that are requested of it.
 struct Job<'a> {
     layout: &'a Layout,
     starts: Starts<'a>,

@@ -17,7 +17,7 @@ pub trait Known: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Does what is to be done once, when all images of a report have been asked for.
+    /// Ends the work on all images of a report.
     fn finish(&self);
 }
 

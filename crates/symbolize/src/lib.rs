@@ -7,7 +7,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`image`] | files of an image, found and proven; what their headers say |
-//! | [`debuginfod`] | files that are missing, downloaded if the user asked for it |
+//! | [`debuginfod`] | files that are missing, downloaded if the user requests it |
 //! | `job` | one image: what its files say of all offsets |
 //! | `dwarf`, `gsym`, `tables`, `go`, `stubs` | sources of names |
 //! | `starts` | where functions begin, by unwind tables |
@@ -95,7 +95,7 @@ pub fn symbolize(
     });
     let mut done: Vec<job::Done> =
         done.into_iter().map(|it| it.into_inner().expect("bug: an image was left out")).collect();
-    // Images that were refused memory while others held it are asked again when none does: answers do not depend on threads.
+    // Images that were refused memory while others held it are read again when none does: answers do not depend on threads.
     for i in order.into_iter().filter(|_| wanted.len() > 1) {
         if done[i].lacked_memory {
             done[i] = job::run(&wanted[i], finder, &|_| ());

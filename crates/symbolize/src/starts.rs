@@ -7,7 +7,7 @@ use memmap2::Mmap;
 
 use crate::image::{ElfFile, Layout, Readable, Svma};
 
-/// The functions of one image. Nothing is read before it is asked.
+/// The functions of one image. Nothing is read before the first request.
 pub(super) struct Starts<'a> {
     file: &'a ElfFile,
     layout: &'a Layout,

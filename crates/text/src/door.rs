@@ -29,7 +29,7 @@ pub struct Door<W> {
 const STYLES: [&str; 12] = ["", "0", "1", "2", "4", "31", "32", "33", "34", "35", "36", "31;1"];
 
 impl<W: Write> Door<W> {
-    /// Makes a door in front of a writer.
+    /// Makes a door to a writer.
     pub fn new(to: W, kind: Kind) -> Self {
         Self { to, kind, begun: Vec::new() }
     }

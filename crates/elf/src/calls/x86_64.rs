@@ -81,7 +81,7 @@ mod tests {
             &[0xff, 0xe0][..],         // jmp *%rax
             &[0xff, 0x25, 1, 2, 3, 4], // jmp *(%rip)
             &[0xff, 0x75, 0x10],       // push 0x10(%rbp)
-            &[0xff, 0xd0, 0x90],       // a nop behind a call
+            &[0xff, 0xd0, 0x90],       // a nop after a call
             &[0xff, 0x15, 1, 2, 3],    // torn
             &[0xc3],
             &[0x90; 8],

@@ -17,7 +17,7 @@ fn told(machine: Machine, fde: &[u8], cie: &[u8]) -> Option<Function> {
     function(machine, &Entries { fde, cie, cie_at: Svma(0) }, &mut UnwindContext::new())
 }
 
-/// An entry, behind its length.
+/// An entry, after its length.
 fn entry(parts: &[&[u8]]) -> Vec<u8> {
     let bytes = parts.concat();
     [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()

@@ -371,7 +371,7 @@ mod tests {
         for depths in [
             &[][..],
             &[2, 4],
-            // Below nothing; behind the function; a number without end.
+            // Below nothing; after the function; a number without end.
             &[1, 4, 0],
             &[2, 0x11, 0],
             &[2, 0x80, 0x80, 0x80, 0x80, 0x80, 0],

@@ -15,7 +15,7 @@ pub(super) struct Ordered {
 }
 
 /// Orders by sequence, takes one block of each number and leaves out what is not whole. `blocks` is the number of blocks
-/// in front of the index, if something that is whole tells it; `end` is where blocks end.
+/// before the index, if something that is whole tells it; `end` is where blocks end.
 pub(super) fn order(
     mut seen: Vec<Scanned>,
     blocks: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) fn order(
     if let Some(pair) = entries.windows(2).find(|pair| pair[0].off > pair[1].off) {
         let (late, early) = (pair[0], pair[1].header.called());
         let cause = format!(
-            "{} stands behind {early}: read in the order of writing, nothing is lost",
+            "{} stands after {early}: read in the order of writing, nothing is lost",
             late.header.called()
         );
         found.add(late.off, 0, cause);

@@ -21,7 +21,7 @@ pub(super) struct Scanned {
 pub(super) struct Walked {
     /// In the order of the file.
     pub(super) seen: Vec<Scanned>,
-    /// A whole index, and behind it a tail that fits: the recording ends here, whatever follows.
+    /// A whole index, and after it a tail that fits: the recording ends here, whatever follows.
     pub(super) has_end: bool,
 }
 

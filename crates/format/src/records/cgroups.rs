@@ -15,7 +15,7 @@ pub struct Cgroup {
     pub tgid: u32,
     /// Thread id. That of the first thread stands for all threads of the process, another for itself.
     pub tid: u32,
-    /// Path of the cgroup in its hierarchy, a string id; 0 if it cannot be told.
+    /// Path of the cgroup in its hierarchy, a string id; 0 if it is unknown.
     pub path: u32,
 }
 

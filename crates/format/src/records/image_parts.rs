@@ -31,7 +31,7 @@ pub struct ImagePartsV1 {
     pub off: Packed,
     /// Bytes of each piece.
     pub lens: Packed,
-    /// All bytes, one piece behind the other.
+    /// All bytes, one piece after the other.
     pub bytes: Vec<u8>,
 }
 

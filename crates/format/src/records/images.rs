@@ -60,7 +60,7 @@ pub struct ImagesV1 {
     pub kind: Packed,
     /// Paths, string ids.
     pub path: Packed,
-    /// All build-ids, one behind the other.
+    /// All build-ids, one after the other.
     pub build_id_bytes: Vec<u8>,
     /// Length of each build-id, bytes.
     pub build_id_lens: Packed,

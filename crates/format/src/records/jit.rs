@@ -7,7 +7,7 @@ use super::{expect_rows, items, payload, references};
 use crate::error::Error;
 use crate::kind::Kind;
 
-/// One piece of JIT code that was hit, as the process told it.
+/// A JIT function that was hit, as the process reported it.
 ///
 /// Of rows that hold an address at a moment the last in the order of writing counts: code is made where other code was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,13 +16,13 @@ pub struct JitCode<N = Vec<u8>> {
     pub tgid: u32,
     /// First address (AVMA).
     pub start: u64,
-    /// Address behind the last byte.
+    /// Address after the last byte.
     pub end: u64,
     /// Since when, ns `CLOCK_MONOTONIC`; 0 if it may have been there from the beginning of all times.
     pub since_ns: u64,
-    /// Until when; 0 if nobody told its end.
+    /// Until when; 0 if its end is unknown.
     pub until_ns: u64,
-    /// Name as the process told it; any bytes but zero.
+    /// Name as the process reported it; any bytes but zero.
     pub name: N,
     /// Its source lines, as far as they were hit, in ascending order.
     pub lines: Vec<JitLine>,
@@ -38,7 +38,7 @@ references!(JitCode<N> {
 pub struct JitLine {
     /// Distance from the start of the piece, bytes.
     pub off: u64,
-    /// Source file as the process told it, a string id; 0 if it is unknown.
+    /// Source file as the process reported it, a string id; 0 if it is unknown.
     pub file: u32,
     /// Line in it, counted from 1; 0 if it is unknown.
     pub line: u32,
@@ -74,9 +74,9 @@ pub struct JitV1 {
     pub len: Packed,
     /// Times since when, as differences from the row before; signs folded.
     pub since_ns: Packed,
-    /// How long it was there, ns; 0 if nobody told its end.
+    /// How long it was there, ns; 0 if its end is unknown.
     pub lasted_ns: Packed,
-    /// Names, one behind the other.
+    /// Names, one after the other.
     pub names: Vec<u8>,
     /// Lengths of the names in bytes.
     pub name_lens: Packed,

@@ -11,7 +11,7 @@ use crate::kind::Kind;
 pub struct KernelSymbol {
     /// First address.
     pub start: u64,
-    /// Address behind the last byte: where the next symbol begins.
+    /// Address after the last byte: where the next symbol begins.
     pub end: u64,
     /// Name, a string id.
     pub name: u32,

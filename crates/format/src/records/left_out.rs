@@ -57,7 +57,7 @@ pub struct LeftOutV1 {
     pub image: Packed,
     /// Numbers of [`Omission`].
     pub why: Packed,
-    /// What was wanted, bytes.
+    /// What was requested, bytes.
     pub needed_bytes: Packed,
     /// What was free, bytes.
     pub free_bytes: Packed,

@@ -34,7 +34,7 @@ pub struct NamedPlace {
     pub address: u64,
     /// First address of the function around it by the unwind tables; 0 if it is unknown, or the function has a name.
     pub start: u64,
-    /// Positions of its frames, innermost first; all but the last are inlined into the one behind it. Empty if nothing
+    /// Positions of its frames, innermost first; all but the last are inlined into the one after it. Empty if nothing
     /// was found: then `address` and `start` are all that is known.
     pub frames: Range<usize>,
 }
@@ -71,7 +71,7 @@ pub struct NamesV1 {
     pub file: Packed,
     /// Line of each frame.
     pub line: Packed,
-    /// Texts, one behind the other.
+    /// Texts, one after the other.
     pub texts: Vec<u8>,
     /// Lengths of the texts in bytes.
     pub text_lens: Packed,
@@ -84,7 +84,7 @@ payload!(
 );
 
 impl NamesV1 {
-    /// Builds the columns. The frames of a place are those behind the frames of the place in front of it, as many as
+    /// Builds the columns. The frames of a place are those after the frames of the place before it, as many as
     /// its range is long.
     pub fn from_table<T: AsRef<[u8]>>(table: &NameTable<T>) -> Self {
         let places = || table.places.iter();

@@ -16,7 +16,7 @@ use rkyv::{Archive, Serialize};
 pub struct Packed {
     /// Number of values.
     len: u32,
-    /// One plane behind the other, each of `len` bytes.
+    /// One plane after the other, each of `len` bytes.
     planes: Vec<u8>,
 }
 

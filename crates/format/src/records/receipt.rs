@@ -11,7 +11,7 @@ pub struct ReceiptV1 {
     /// End of sampling, ns `CLOCK_MONOTONIC`.
     pub end_ns: u64,
     /// Why recording ended: `duration`, `signal`, `command`, `targets gone`, or an error's text. Behind that what was taken off
-    /// since: `cut --from 5 s`, `cut --to 8 s`, behind the start of the session.
+    /// since: `cut --from 5 s`, `cut --to 8 s`, after the start of the session.
     pub ended_by: Vec<String>,
     /// Exit status of the command, as a shell has it; -1 if there was no command.
     pub exit_code: i32,
@@ -31,7 +31,7 @@ pub struct ReceiptV1 {
     pub bpf_ns: u64,
     /// Most bytes that waited in the ring when the recorder looked.
     pub ring_high_water_bytes: u64,
-    /// Bytes of the file in front of this block.
+    /// Bytes of the file before this block.
     pub file_bytes: u64,
 }
 

@@ -60,7 +60,7 @@ pub struct Basis {
     pub unit_ns: u32,
     /// Expected distance of two samples on one CPU, ns.
     pub period_ns: u64,
-    /// The newest stack id in front of the block.
+    /// The newest stack id before the block.
     pub newest_stack: u32,
     /// The processes of the samples.
     pub processes: Processes,
@@ -85,9 +85,9 @@ pub struct SamplesV1 {
     pub period: u64,
     /// Resolution of times, ns.
     pub unit_ns: u32,
-    /// The newest stack id in front of the block.
+    /// The newest stack id before the block.
     pub newest_stack: u32,
-    /// Times: units behind what was expected, which is `period` behind the sample before it *on the same CPU*
+    /// Times: units after what was expected, which is `period` after the sample before it *on the same CPU*
     /// (`first_ns` for the first on a CPU); signs folded.
     pub late: Packed,
     /// CPUs.
@@ -114,7 +114,7 @@ pub struct SamplesV1 {
     /// Weights, as differences from the sample before; signs folded.
     pub weight: Packed,
     /// Snapshots: 0 none, else 1 + the distance of the id from the one that was expected, signs folded. Expected is the
-    /// next id behind the last one; `first_snapshot` at first.
+    /// next id after the last one; `first_snapshot` at first.
     pub snapshot: Packed,
     /// The first snapshot id of the block; 0 if there is none.
     pub first_snapshot: u32,

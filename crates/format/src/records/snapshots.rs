@@ -11,7 +11,7 @@ use crate::kind::Kind;
 /// Registers and stack of user space at one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Snapshot {
-    /// Address from which the parts of the stack count down: behind the stack, or behind what was read of it.
+    /// Address from which the parts of the stack count down: after the stack, or after what was read of it.
     pub anchor: u64,
     /// Bytes between the stack pointer and the anchor: the stack pointer is `anchor - depth`.
     pub depth: u32,

@@ -34,10 +34,10 @@ pub enum Word {
     Stack(i64),
 }
 
-/// What a part of a stack held. Words that are not told were zero, could not be read, or are no addresses.
+/// What a part of a stack held. Words that are missing were zero, could not be read, or are no addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StackPiece {
-    /// Bit n: the word at the address 8·n above the lowest of the part is told.
+    /// Bit n: the word at the address 8·n above the lowest of the part is stored.
     pub mask: u64,
     /// These words, the lowest address first.
     pub words: Vec<Word>,
@@ -145,12 +145,12 @@ impl ArchivedStackPiecesV1 {
     }
 }
 
-/// How pieces lie inside each other. Ids count up from 1 over the whole session. A node lies behind its outer one.
+/// How pieces lie inside each other. Ids count up from 1 over the whole session. A node lies after its outer one.
 #[derive(Debug, Default, Archive, Serialize)]
 pub struct StackNodesV1 {
     /// Id of the first.
     pub first_id: u32,
-    /// 0 outermost, 1 the node in front of this one, else the outer node's id + 1.
+    /// 0 outermost, 1 the node before this one, else the outer node's id + 1.
     pub outer: Packed,
     /// Parts without words.
     pub gap: Packed,
@@ -164,7 +164,7 @@ impl StackNodesV1 {
     /// Builds the columns; the first row has id `first_id`.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a node lies in front of its outer one.
+    /// [`Error::Payload`] if a node lies before its outer one.
     pub fn from_rows(first_id: u32, rows: &[StackNode]) -> Result<Self, Error> {
         let outer = |(id, node): (u64, &StackNode)| match u64::from(node.outer) {
             0 => Ok(0),
@@ -189,7 +189,7 @@ impl ArchivedStackNodesV1 {
     /// Lists the nodes; the first has id `first_id`.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a node is not behind its outer one, or ids run over.
+    /// [`Error::Payload`] if a node is not after its outer one, or ids run over.
     pub fn rows(&self) -> Result<Vec<StackNode>, Error> {
         let first = self.first_id.to_native();
         let wrong = |i: usize, cause: &str| Error::Payload {
@@ -205,7 +205,7 @@ impl ArchivedStackNodesV1 {
                 outer => narrow(outer - 1),
             };
             if outer >= id {
-                return Err(wrong(i, "its outer node is not in front of it"));
+                return Err(wrong(i, "its outer node is not before it"));
             }
             Ok(StackNode { outer, gap, piece })
         };

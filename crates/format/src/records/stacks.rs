@@ -41,7 +41,7 @@ pub struct StacksV1 {
     pub kernel_base: u64,
     /// Id of the first node in this block.
     pub first_id: u32,
-    /// Parents: 0 none, 1 the node in front of this one, else the parent's id + 1.
+    /// Parents: 0 none, 1 the node before this one, else the parent's id + 1.
     pub parent: Packed,
     /// What an offset counts from: 0 nothing, 1 the kernel's base, else an image, its id + 2.
     pub base: Packed,
@@ -64,7 +64,7 @@ impl StacksV1 {
     /// Builds the columns; the first row has id `first_id`.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a parent does not lie in front of its child.
+    /// [`Error::Payload`] if a parent does not lie before its child.
     pub fn from_rows(first_id: u32, rows: &[Node]) -> Result<Self, Error> {
         let kernel = rows.iter().filter_map(|node| match node.location {
             Location::Address(address) if address >= KERNEL_HALF => Some(address),
@@ -112,7 +112,7 @@ impl ArchivedStacksV1 {
     /// Lists the nodes; the first has id `first_id`.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a parent is not in front of its child, ids run over, or an offset is missing.
+    /// [`Error::Payload`] if a parent is not before its child, ids run over, or an offset is missing.
     pub fn rows(&self) -> Result<Vec<Node>, Error> {
         let first = self.first_id.to_native();
         let wrong = |i: usize, cause: &str| Error::Payload {
@@ -134,7 +134,7 @@ impl ArchivedStacksV1 {
                 parent => narrow(parent - 1),
             };
             if parent >= id {
-                return Err(wrong(i, "its parent is not in front of it"));
+                return Err(wrong(i, "its parent is not before it"));
             }
             let offset = if base == 1 { kernel_offsets.next() } else { offsets.next() };
             let offset = offset.ok_or_else(|| wrong(i, "it has no offset"))?;

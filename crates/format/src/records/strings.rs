@@ -13,7 +13,7 @@ use crate::kind::Kind;
 pub struct StringsV1 {
     /// Id of the first string in this block.
     pub first_id: u32,
-    /// All strings, one behind the other, UTF-8 where the source was.
+    /// All strings, one after the other, UTF-8 where the source was.
     pub bytes: Vec<u8>,
     /// Length of each string, bytes.
     pub lens: Packed,

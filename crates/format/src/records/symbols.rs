@@ -14,7 +14,7 @@ pub struct Symbol<N = Vec<u8>> {
     pub image: u32,
     /// Offset of its first byte in the file of the image.
     pub start: u64,
-    /// Offset behind its last byte.
+    /// Offset after its last byte.
     pub end: u64,
     /// Name as the table has it, mangled; any bytes but zero.
     pub name: N,
@@ -40,7 +40,7 @@ pub struct SymbolsV1 {
     pub start: Packed,
     /// Lengths in bytes.
     pub len: Packed,
-    /// Names, one behind the other.
+    /// Names, one after the other.
     pub names: Vec<u8>,
     /// Lengths of the names in bytes.
     pub name_lens: Packed,

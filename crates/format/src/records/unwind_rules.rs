@@ -45,7 +45,7 @@ pub struct UnwindRulesV1 {
     pub start: Packed,
     /// Biases, as differences from the row before; signs folded.
     pub bias: Packed,
-    /// Entries, one behind the other.
+    /// Entries, one after the other.
     pub bytes: Vec<u8>,
     /// Lengths of the entries in bytes.
     pub lens: Packed,

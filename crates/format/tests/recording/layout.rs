@@ -232,7 +232,7 @@ fn snapshots_have_exactly_these_bytes() -> Result<(), Error> {
 fn words_that_a_column_claims_and_has_not_are_refused() -> Result<(), Error> {
     let piece = StackPiece { mask: 1, words: vec![Word::Stack(8)] };
     let row = Snapshot { mask: 1, registers: vec![Word::Stack(8)], ..Snapshot::default() };
-    // The u32 rows of the columns behind the counted ones, by their distance from the end of the archive.
+    // The u32 rows of the columns after the counted ones, by their distance from the end of the archive.
     let pieces = StackPiecesV1::from_rows(0, &[piece])?.to_bytes()?;
     let snapshots = SnapshotsV1::from_rows(1, &[row])?.to_bytes()?;
     for from_end in [24, 12] {

@@ -31,7 +31,7 @@ pub(super) enum Spot {
     Tracepoint { category: String, name: String },
     /// The begin of a function of the kernel, or its return.
     Kernel { function: String, edge: Edge, hook: Hook },
-    /// Functions of a file, which may have wildcards, and how many bytes behind their first ones.
+    /// Functions of a file, which may have wildcards, and how many bytes after their first ones.
     Functions { file: String, functions: String, off: u64 },
     /// The returns of functions of a file, which may have wildcards.
     Returns { file: String, functions: String },

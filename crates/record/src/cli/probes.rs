@@ -202,7 +202,7 @@ mod tests {
             ("uretprobe:sh:main", Common { user: false, ..ALL }),
             ("usdt:libc:libc:setjmp", Common { user: false, ..ALL }),
         ] {
-            assert!(found(&[typed], common).is_err_and(|told| told.contains("leave out")), "{typed}");
+            assert!(found(&[typed], common).is_err_and(|error| error.contains("leave out")), "{typed}");
         }
     }
 
@@ -219,8 +219,8 @@ mod tests {
         let known = kallsyms::names();
         if known.iter().any(|name| name == "vfs_read") {
             assert!(found(&["kprobe:vfs_read"], ALL).is_ok());
-            let told = found(&["kprobe:vfs_raed"], ALL).expect_err("misspelt");
-            assert!(told.contains("`vfs_raed`; did you mean"), "{told}");
+            let message = found(&["kprobe:vfs_raed"], ALL).expect_err("misspelt");
+            assert!(message.contains("`vfs_raed`; did you mean"), "{message}");
         }
     }
 
@@ -230,14 +230,14 @@ mod tests {
         assert!(events.len() > 3 && events.iter().all(|event| event.unit == "events"));
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert!(names.contains(&"sched:sched_process_exec") && names.contains(&"sched:sched_switch"));
-        for (typed, told) in [
+        for (typed, expected) in [
             ("sched:sched_swich", "`sched` has no tracepoint `sched_swich`; did you mean `sched_switch`"),
             ("shced:sched_switch", "`shced`; did you mean `sched`"),
             ("cycels:u", "`cycels`; did you mean `cycles`"),
             ("*:*", "the limit is 64"),
         ] {
             let error = found(&[typed], ALL).expect_err(typed);
-            assert!(error.contains(told), "{typed}: {error}");
+            assert!(error.contains(expected), "{typed}: {error}");
         }
     }
 }

@@ -103,7 +103,7 @@ impl<'a> Carrier<'a> {
             let omitted = Omitted::of(image, path, why);
             Omitted { row: LeftOut { needed_bytes, free_bytes, ..omitted.row }, ..omitted }
         };
-        let wanted = match plan.whole {
+        let ranges = match plan.whole {
             Some(whole) if plan.len <= free_bytes => whole,
             is_reduced => {
                 let bytes = plan.sections.iter().map(|stretch| stretch.end - stretch.start).sum();
@@ -117,8 +117,8 @@ impl<'a> Carrier<'a> {
                 plan.sections
             }
         };
-        let is_whole = wanted.len() == 1 && wanted[0] == (0..plan.len);
-        match self.copy(image, content, plan.len, &wanted) {
+        let is_whole = ranges.len() == 1 && ranges[0] == (0..plan.len);
+        match self.copy(image, content, plan.len, &ranges) {
             Ok(()) if is_whole => self.carried.whole += 1,
             Ok(()) => self.carried.in_sections += 1,
             Err(NotTaken::Unreadable) => self.leave_out(Omitted::of(image, path, Omission::UNREADABLE)),
@@ -147,11 +147,11 @@ impl<'a> Carrier<'a> {
         image: u32,
         content: &Content,
         file_bytes: u64,
-        wanted: &[Range<u64>],
+        ranges: &[Range<u64>],
     ) -> Result<(), NotTaken> {
         let mut block: Vec<Piece> = Vec::new();
         let mut room = BLOCK_BYTES;
-        for stretch in wanted {
+        for stretch in ranges {
             let mut off = stretch.start;
             while off < stretch.end {
                 let len = (stretch.end - off).min(room as u64);
@@ -194,10 +194,10 @@ struct Plan {
 impl Plan {
     /// Examines a file; `None` if it is no ELF file.
     fn of(content: &Content, extent: Extent) -> Option<Self> {
-        let (len, build_id, wanted) = match content {
+        let (len, build_id, ranges) = match content {
             Content::File(file) => {
                 let cache = ReadCache::new(file);
-                (file.metadata().ok()?.len(), build_id::of_elf(&cache), sections::wanted(&cache)?)
+                (file.metadata().ok()?.len(), build_id::of_elf(&cache), sections::ranges(&cache)?)
             }
             // This is the vDSO, of two pages: all of it counts as sections.
             Content::Memory(bytes) => {
@@ -205,7 +205,7 @@ impl Plan {
                 (len, build_id::of_elf(&bytes[..]), std::iter::once(0..len).collect())
             }
         };
-        let inside = wanted.into_iter().map(|stretch| stretch.start.min(len)..stretch.end.min(len));
+        let inside = ranges.into_iter().map(|stretch| stretch.start.min(len)..stretch.end.min(len));
         let whole = (extent == Extent::Whole).then(|| std::iter::once(0..len).collect());
         Some(Self { build_id, len, whole, sections: inside.filter(|stretch| !stretch.is_empty()).collect() })
     }
@@ -243,8 +243,8 @@ mod tests {
             blocks < taken
         };
         let mut carrier = Carrier::new(extent, max_bytes, &mut put);
-        let wanted = images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(&own()))).count();
-        let left = images[wanted..].iter().map(|image| Omitted::of(*image, b"/own", Omission::INTERRUPTED));
+        let carried = images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(&own()))).count();
+        let left = images[carried..].iter().map(|image| Omitted::of(*image, b"/own", Omission::INTERRUPTED));
         (carrier.end(left.collect()), blocks)
     }
 
@@ -290,8 +290,9 @@ mod tests {
         let text = Content::File(File::open("Cargo.toml").expect("the folder of this crate"));
         assert!(carrier.carry(1, b"/gone", None) && carrier.carry(2, b"/text", Some(&text)));
         let left_out = carrier.end(Vec::new()).left_out;
-        let told: Vec<_> = left_out.iter().map(|left| (&*left.path, left.row.image, left.row.why)).collect();
+        let listed: Vec<_> =
+            left_out.iter().map(|left| (&*left.path, left.row.image, left.row.why)).collect();
         let why = Omission::UNREADABLE;
-        assert_eq!(told, [("/gone", 1, why), ("/text", 2, why)]);
+        assert_eq!(listed, [("/gone", 1, why), ("/text", 2, why)]);
     }
 }

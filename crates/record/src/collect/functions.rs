@@ -20,7 +20,7 @@ pub(crate) struct Function {
 
 /// A requested offset, and its address by the headers of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct Requested {
     pub(super) off: FileOff,
     pub(super) at: Svma,
 }
@@ -28,7 +28,7 @@ pub(super) struct Asked {
 /// What a source of names has around each address.
 pub(super) type Symbols<'d> = Option<Vec<Option<Symbol<'d>>>>;
 
-impl Asked {
+impl Requested {
     /// Converts the addresses of a function to offsets; `None` if they are invalid.
     fn function(&self, Symbol { start, len, name }: Symbol<'_>) -> Option<Function> {
         let start = self.off.0.checked_sub(self.at.0.checked_sub(start.0)?)?;
@@ -45,9 +45,9 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     offsets: impl Iterator<Item = u64>,
 ) -> Vec<Function> {
     let Some(layout) = layout(file) else { return Vec::new() };
-    let mut asked = addresses(&layout, offsets);
-    asked.sort_unstable_by_key(|asked| asked.at);
-    asked.dedup_by_key(|asked| asked.at);
+    let mut requested = addresses(&layout, offsets);
+    requested.sort_unstable_by_key(|requested| requested.at);
+    requested.dedup_by_key(|requested| requested.at);
     let mut found = Vec::new();
     let around = |table: SymbolTable, at: &[Svma]| table.around(capped(file), at);
     let hdr = OnceCell::new();
@@ -56,15 +56,15 @@ pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
         hdr.start(capped(file), &layout, at)
     };
     // The source with the most names comes first, as in a report: the table of a stripped file has fewer names for one function.
-    take(&mut asked, &mut found, |at| reaching(around(SymbolTable::Static, at)?, at, start));
+    take(&mut requested, &mut found, |at| reaching(around(SymbolTable::Static, at)?, at, start));
     if let Some(debug) = debug {
-        take(&mut asked, &mut found, |at| {
+        take(&mut requested, &mut found, |at| {
             reaching(SymbolTable::Static.around(capped(debug), at)?, at, start)
         });
     }
-    take(&mut asked, &mut found, |at| reaching(around(SymbolTable::Dynamic, at)?, at, start));
-    take(&mut asked, &mut found, |at| of_go(file, &layout, at));
-    take(&mut asked, &mut found, |at| Some(stubs(file, &layout, at)));
+    take(&mut requested, &mut found, |at| reaching(around(SymbolTable::Dynamic, at)?, at, start));
+    take(&mut requested, &mut found, |at| of_go(file, &layout, at));
+    take(&mut requested, &mut found, |at| Some(stubs(file, &layout, at)));
     found.sort_unstable();
     // Each offset of a function finds it again. Of those without a size, the longest comes last.
     let mut functions: Vec<Function> = Vec::new();
@@ -118,25 +118,31 @@ pub(super) fn capped<R>(file: R) -> Capped<R> {
 }
 
 /// Finds the addresses of offsets; skips offsets outside of the code.
-pub(super) fn addresses(layout: &Layout, offsets: impl Iterator<Item = u64>) -> Vec<Asked> {
-    let asked = |off| Some(Asked { off: FileOff(off), at: layout.code(FileOff(off))? });
-    offsets.filter_map(asked).collect()
+pub(super) fn addresses(layout: &Layout, offsets: impl Iterator<Item = u64>) -> Vec<Requested> {
+    let requested = |off| Some(Requested { off: FileOff(off), at: layout.code(FileOff(off))? });
+    offsets.filter_map(requested).collect()
 }
 
 /// Asks one source for the offsets that still have no function, and removes those that it answers.
-fn take<'d>(asked: &mut Vec<Asked>, found: &mut Vec<Function>, source: impl FnOnce(&[Svma]) -> Symbols<'d>) {
-    let at: Vec<Svma> = asked.iter().map(|asked| asked.at).collect();
+fn take<'d>(
+    requested: &mut Vec<Requested>,
+    found: &mut Vec<Function>,
+    source: impl FnOnce(&[Svma]) -> Symbols<'d>,
+) {
+    let at: Vec<Svma> = requested.iter().map(|requested| requested.at).collect();
     if at.is_empty() {
         return;
     }
     let Some(around) = source(&at) else { return };
     let mut around = around.into_iter();
-    asked.retain(|asked| match around.next().flatten().and_then(|around| asked.function(around)) {
-        Some(function) => {
-            found.push(function);
-            false
+    requested.retain(|requested| {
+        match around.next().flatten().and_then(|around| requested.function(around)) {
+            Some(function) => {
+                found.push(function);
+                false
+            }
+            None => true,
         }
-        None => true,
     });
 }
 
@@ -146,7 +152,7 @@ pub(crate) mod fixture {
 
     use icecore_elf::{FileOff, Svma};
 
-    use super::Asked;
+    use super::Requested;
 
     /// Assembles a program, whose code begins at 0x10000.
     pub(crate) fn assembled(source: &str) -> Vec<u8> {
@@ -159,8 +165,8 @@ pub(crate) mod fixture {
     }
 
     /// Requests addresses, as if their offsets were the same.
-    pub(in crate::collect) fn asked(at: &[u64]) -> Vec<Asked> {
-        at.iter().map(|at| Asked { off: FileOff(*at), at: Svma(*at) }).collect()
+    pub(in crate::collect) fn requested(at: &[u64]) -> Vec<Requested> {
+        at.iter().map(|at| Requested { off: FileOff(*at), at: Svma(*at) }).collect()
     }
 }
 

@@ -169,7 +169,7 @@ impl Collector {
             let read = |file: &File| {
                 let file = ReadCache::new(file);
                 let debug = debug_file(&file).map(ReadCache::new);
-                (functions(&file, debug.as_ref(), offsets.clone()), wanted_rules(&file, offsets.clone()))
+                (functions(&file, debug.as_ref(), offsets.clone()), rules_for(&file, offsets.clone()))
             };
             let (functions, rules) = match self.sources.get(&image) {
                 Some(SymbolSource::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
@@ -181,7 +181,7 @@ impl Collector {
                 Some(SymbolSource::Vdso) => {
                     let vdso = &vdso()[..];
                     let functions = functions(vdso, None::<&[u8]>, offsets.clone());
-                    (functions, wanted_rules(vdso, offsets.clone()))
+                    (functions, rules_for(vdso, offsets.clone()))
                 }
                 Some(SymbolSource::Nowhere) => Default::default(),
                 None => {
@@ -256,11 +256,12 @@ impl SymbolSource {
 }
 
 /// Finds the unwind tables for offsets of a file.
-pub(crate) fn wanted_rules<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
+pub(crate) fn rules_for<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
     let Some(layout) = functions::layout(file) else { return Vec::new() };
-    let asked = functions::addresses(&layout, offsets);
-    let of_go = go::rules(functions::capped(file), &layout, &asked).unwrap_or_default();
-    [rules(file, &layout, &asked), unlisted::rules(file, &layout, asked).unwrap_or_default(), of_go].concat()
+    let requested = functions::addresses(&layout, offsets);
+    let of_go = go::rules(functions::capped(file), &layout, &requested).unwrap_or_default();
+    [rules(file, &layout, &requested), unlisted::rules(file, &layout, requested).unwrap_or_default(), of_go]
+        .concat()
 }
 
 /// Opens the debug file of a stripped file, if it is installed.

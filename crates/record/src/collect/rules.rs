@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use icecore_elf::{EhFrameHdr, Entries, Layout, Svma};
 use object::read::ReadRef;
 
-use super::functions::{Asked, capped};
+use super::functions::{Requested, capped};
 
 /// An entry of the unwind tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,16 +21,16 @@ pub(crate) struct Rule {
 }
 
 /// Finds the entries for code, each once, in the order of their addresses. Skips invalid ones: anyone may have written the file.
-pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, asked: &[Asked]) -> Vec<Rule> {
+pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, requested: &[Requested]) -> Vec<Rule> {
     let Some(table) = EhFrameHdr::of_file(capped(file), layout) else { return Vec::new() };
-    let wanted = asked.iter().filter_map(|asked| {
-        let (function, fde_at) = table.before(asked.at)?;
-        let bias = asked.at.0.wrapping_sub(asked.off.0);
+    let entries = requested.iter().filter_map(|requested| {
+        let (function, fde_at) = table.before(requested.at)?;
+        let bias = requested.at.0.wrapping_sub(requested.off.0);
         Some((fde_at, function.0.wrapping_sub(bias), bias))
     });
-    let wanted: BTreeSet<(Svma, u64, u64)> = wanted.collect();
+    let entries: BTreeSet<(Svma, u64, u64)> = entries.collect();
     let mut rules = BTreeSet::new();
-    for (Svma(at), start, bias) in wanted {
+    for (Svma(at), start, bias) in entries {
         let Some(entries) = Entries::read(file, layout, Svma(at)) else { continue };
         rules.insert(Rule { at: entries.cie_at.0, start: 0, bias: 0, bytes: entries.cie.to_vec() });
         rules.insert(Rule { at, start, bias, bytes: entries.fde.to_vec() });

@@ -18,7 +18,7 @@ const MAX_HEADERS_BYTES: u64 = 8 << 20;
 const MAX_DYNAMIC_BYTES: u64 = 64 << 10;
 
 /// The beginnings of the names of sections that are taken.
-const WANTED: [&[u8]; 10] = [
+const EMBEDDED: [&[u8]; 10] = [
     b".eh_frame",
     b".debug_frame",
     b".zdebug_frame",
@@ -33,7 +33,7 @@ const WANTED: [&[u8]; 10] = [
 
 /// Lists the requested byte ranges of a file, ascending and apart; `None` if it is no ELF file. A range may reach beyond the end
 /// of the file.
-pub(crate) fn wanted<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
+pub(crate) fn ranges<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
     match FileKind::parse(file).ok()? {
         FileKind::Elf32 => of::<elf::FileHeader32<Endianness>>(file),
         FileKind::Elf64 => of::<elf::FileHeader64<Endianness>>(file),
@@ -49,18 +49,18 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
     if sections > MAX_SECTIONS || segments > MAX_SEGMENTS || sections_bytes > MAX_HEADERS_BYTES {
         return None;
     }
-    let mut wanted = Stretches::default();
-    wanted.add(0, size_of::<E>() as u64);
-    wanted.add(header.e_phoff(endian).into(), u64::from(segments) * u64::from(header.e_phentsize(endian)));
-    wanted.add(header.e_shoff(endian).into(), sections_bytes);
+    let mut ranges = Stretches::default();
+    ranges.add(0, size_of::<E>() as u64);
+    ranges.add(header.e_phoff(endian).into(), u64::from(segments) * u64::from(header.e_phentsize(endian)));
+    ranges.add(header.e_shoff(endian).into(), sections_bytes);
     for segment in header.program_headers(endian, file).ok()? {
         if [elf::PT_NOTE, elf::PT_DYNAMIC, elf::PT_GNU_EH_FRAME].contains(&segment.p_type(endian)) {
-            wanted.add(segment.p_offset(endian).into(), segment.p_filesz(endian).into());
+            ranges.add(segment.p_offset(endian).into(), segment.p_filesz(endian).into());
         }
     }
     if sections == 0 {
-        by_segments::<E>(header, endian, file, &mut wanted);
-        return Some(wanted.settled());
+        by_segments::<E>(header, endian, file, &mut ranges);
+        return Some(ranges.settled());
     }
     let table = header.sections(endian, file).ok()?;
     let of_names = header.shstrndx(endian, file).ok()?;
@@ -73,16 +73,16 @@ fn of<'d, E: FileHeader<Endian = Endianness>>(file: impl ReadRef<'d>) -> Option<
         let is_wanted = is_table
             || [elf::SHT_SYMTAB_SHNDX, elf::SHT_NOTE].contains(&kind)
             || number == of_names as usize
-            || WANTED.iter().any(|wanted| name.starts_with(wanted))
-            || of_go.clone().any(|wanted| name == wanted);
+            || EMBEDDED.iter().any(|first| name.starts_with(first))
+            || of_go.clone().any(|table| name == table);
         let names = is_table.then(|| section.link(endian)).and_then(|link| table.section(link).ok());
         for section in is_wanted.then_some(section).into_iter().chain(names) {
             if section.sh_type(endian) != elf::SHT_NOBITS {
-                wanted.add(section.sh_offset(endian).into(), section.sh_size(endian).into());
+                ranges.add(section.sh_offset(endian).into(), section.sh_size(endian).into());
             }
         }
     }
-    Some(wanted.settled())
+    Some(ranges.settled())
 }
 
 /// Takes a file without section headers: finds dynamic symbols by the dynamic section, and unwind tables by `.eh_frame_hdr`.
@@ -90,7 +90,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
     header: &E,
     endian: Endianness,
     file: impl ReadRef<'d>,
-    wanted: &mut Stretches,
+    ranges: &mut Stretches,
 ) {
     let Ok(segments) = header.program_headers(endian, file) else { return };
     // Returns the offset of an address, and how much of its segment follows there.
@@ -111,7 +111,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
                 };
                 // Unwind tables mark their own end.
                 if let Some((off, left)) = place(at.0) {
-                    wanted.add(off, left);
+                    ranges.add(off, left);
                 }
             }
             elf::PT_DYNAMIC if segment.p_filesz(endian).into() <= MAX_DYNAMIC_BYTES => {
@@ -125,7 +125,7 @@ fn by_segments<'d, E: FileHeader<Endian = Endianness>>(
                 let first = tables.into_iter().flatten().filter_map(&place).min();
                 let names = value(elf::DT_STRTAB).and_then(place).zip(value(elf::DT_STRSZ));
                 if let (Some((first, _)), Some(((names, _), names_len))) = (first, names) {
-                    wanted.add(first, (names - first).saturating_add(names_len));
+                    ranges.add(first, (names - first).saturating_add(names_len));
                 }
             }
             _ => {}
@@ -168,26 +168,26 @@ mod tests {
         std::fs::read("/proc/self/exe").expect("we are running")
     }
 
-    fn has(wanted: &[Range<u64>], off: u64, len: u64) -> bool {
-        wanted.iter().any(|stretch| stretch.start <= off && off + len <= stretch.end)
+    fn has(ranges: &[Range<u64>], off: u64, len: u64) -> bool {
+        ranges.iter().any(|stretch| stretch.start <= off && off + len <= stretch.end)
     }
 
     #[test]
     fn symbols_and_unwind_rules_are_wanted_and_neither_code_nor_lines() {
         let bytes = own();
-        let wanted = wanted(&bytes[..]).expect("ELF");
+        let ranges = ranges(&bytes[..]).expect("ELF");
         let file = object::File::parse(&bytes[..]).expect("ELF");
         let place = |name| file.section_by_name(name).and_then(|section| section.file_range());
         let names = [".symtab", ".strtab", ".dynsym", ".dynstr", ".eh_frame", ".eh_frame_hdr", ".shstrtab"];
         for (off, len) in names.into_iter().filter_map(place) {
-            assert!(has(&wanted, off, len), "{off}");
+            assert!(has(&ranges, off, len), "{off}");
         }
         for (off, len) in [".text", ".rodata", ".debug_info", ".debug_line"].into_iter().filter_map(place) {
-            assert!(!wanted.iter().any(|stretch| stretch.contains(&(off + len / 2))), "{off}");
+            assert!(!ranges.iter().any(|stretch| stretch.contains(&(off + len / 2))), "{off}");
         }
-        assert!(wanted.is_sorted_by(|a, b| a.end < b.start) && has(&wanted, 0, 64));
+        assert!(ranges.is_sorted_by(|a, b| a.end < b.start) && has(&ranges, 0, 64));
         assert!(
-            wanted.iter().map(|stretch| stretch.end - stretch.start).sum::<u64>() < bytes.len() as u64 / 2
+            ranges.iter().map(|stretch| stretch.end - stretch.start).sum::<u64>() < bytes.len() as u64 / 2
         );
     }
 
@@ -202,16 +202,16 @@ mod tests {
         // e_shoff, and e_shnum with e_shstrndx.
         bytes[40..48].fill(0);
         bytes[60..64].fill(0);
-        let wanted = wanted(&bytes[..]).expect("ELF");
-        assert!(has(&wanted, rules.0, rules.1) && has(&wanted, symbols.0, symbols.1), "{wanted:x?}");
+        let ranges = ranges(&bytes[..]).expect("ELF");
+        assert!(has(&ranges, rules.0, rules.1) && has(&ranges, symbols.0, symbols.1), "{ranges:x?}");
     }
 
     #[test]
     fn what_is_no_program_wants_nothing_and_what_is_torn_does_no_harm() {
         let bytes = own();
         for len in [0, 3, 63, 64, 200, bytes.len() / 2] {
-            drop(wanted(&bytes[..len]));
+            drop(ranges(&bytes[..len]));
         }
-        assert_eq!(wanted(&[0; 4096][..]), None);
+        assert_eq!(ranges(&[0; 4096][..]), None);
     }
 }

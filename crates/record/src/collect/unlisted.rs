@@ -7,7 +7,7 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, Unwin
 use icecore_elf::{EhFrameHdr, Layout, MAX_ENTRY_BYTES, cfi};
 use object::read::ReadRef;
 
-use super::functions::{Asked, capped};
+use super::functions::{Requested, capped};
 use super::rules::Rule;
 
 /// The offset of the version in a shared entry (CIE). A text that says how to read the entry follows, up to a zero.
@@ -17,27 +17,33 @@ const SIZES: [u8; 2] = [8, 0];
 
 /// Finds the entries for code, each once, in the order of their addresses. Converts those of `.debug_frame` to the form of
 /// `.eh_frame`, and places them after that section.
-pub(super) fn rules<'d>(file: impl ReadRef<'d>, layout: &Layout, mut asked: Vec<Asked>) -> Option<Vec<Rule>> {
-    asked.sort_unstable_by_key(|asked| asked.at);
-    asked.dedup_by_key(|asked| asked.at);
+pub(super) fn rules<'d>(
+    file: impl ReadRef<'d>,
+    layout: &Layout,
+    mut requested: Vec<Requested>,
+) -> Option<Vec<Rule>> {
+    requested.sort_unstable_by_key(|requested| requested.at);
+    requested.dedup_by_key(|requested| requested.at);
     let eh_frame = Section::read(file, layout, ".eh_frame");
     let behind = eh_frame.at.checked_add(eh_frame.bytes.len() as u64)?.checked_next_multiple_of(16)?;
     let debug_frame = Section { at: behind, ..Section::read(file, layout, ".debug_frame") };
     let mut rules = BTreeSet::new();
     match EhFrameHdr::of_file(capped(file), layout) {
-        Some(table) => asked.retain(|asked| table.start(capped(file), layout, asked.at).is_none()),
+        Some(table) => {
+            requested.retain(|requested| table.start(capped(file), layout, requested.at).is_none())
+        }
         None => {
             let entries = EhFrame::new(eh_frame.bytes, LittleEndian);
             let bases = BaseAddresses::default().set_eh_frame(eh_frame.at);
             let copied = |off| eh_frame.entry(off).map(<[u8]>::to_vec);
-            for found in take(entries, &bases, &mut asked) {
+            for found in take(entries, &bases, &mut requested) {
                 let bytes = copied(found.shared).zip(copied(found.own));
                 rules.extend(bytes.into_iter().flat_map(|bytes| eh_frame.rules(&found, bytes)));
             }
         }
     }
     let entries = DebugFrame::new(debug_frame.bytes, LittleEndian);
-    for found in take(entries, &BaseAddresses::default(), &mut asked) {
+    for found in take(entries, &BaseAddresses::default(), &mut requested) {
         let bytes = debug_frame.shared(found.shared).zip(debug_frame.own(&found));
         rules.extend(bytes.into_iter().flat_map(|bytes| debug_frame.rules(&found, bytes)));
     }
@@ -56,7 +62,7 @@ struct Covering {
     shared: usize,
     /// The first address of the function.
     begin: u64,
-    asked: Asked,
+    requested: Requested,
 }
 
 impl<'d> Section<'d> {
@@ -102,7 +108,7 @@ impl<'d> Section<'d> {
 
     /// Returns both entries as a recording has them.
     fn rules(&self, found: &Covering, (shared, own): (Vec<u8>, Vec<u8>)) -> [Rule; 2] {
-        let bias = found.asked.at.0.wrapping_sub(found.asked.off.0);
+        let bias = found.requested.at.0.wrapping_sub(found.requested.off.0);
         let at = |off: usize| self.at.wrapping_add(off as u64);
         [
             Rule { at: at(found.shared), start: 0, bias: 0, bytes: shared },
@@ -112,18 +118,18 @@ impl<'d> Section<'d> {
 }
 
 /// Goes through a section, and takes from the ascending addresses those that its entries cover.
-fn take<'d, S>(section: S, bases: &BaseAddresses, asked: &mut Vec<Asked>) -> Vec<Covering>
+fn take<'d, S>(section: S, bases: &BaseAddresses, requested: &mut Vec<Requested>) -> Vec<Covering>
 where
     S: UnwindSection<EndianSlice<'d, LittleEndian>>,
 {
     let mut found = Vec::new();
     for (own, fde) in cfi::fdes(&section, bases) {
         let (begin, shared) = (fde.initial_address(), fde.cie().offset());
-        let first = asked.partition_point(|asked| asked.at.0 < begin);
-        let count = asked[first..].partition_point(|asked| asked.at.0 - begin < fde.len());
-        let covered = asked.drain(first..first + count).next();
-        found.extend(covered.map(|asked| Covering { own, shared, begin, asked }));
-        if asked.is_empty() {
+        let first = requested.partition_point(|requested| requested.at.0 < begin);
+        let count = requested[first..].partition_point(|requested| requested.at.0 - begin < fde.len());
+        let covered = requested.drain(first..first + count).next();
+        found.extend(covered.map(|requested| Covering { own, shared, begin, requested }));
+        if requested.is_empty() {
             break;
         }
     }
@@ -139,7 +145,7 @@ fn entry_len(bytes: &[u8], off: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::functions::fixture::{asked, assembled};
+    use crate::collect::functions::fixture::{assembled, requested};
     use crate::collect::functions::layout;
 
     /// Returns a program with one function of eight bytes at 0x10010; `shared` begins its shared entry in `.debug_frame`, up to
@@ -154,13 +160,13 @@ mod tests {
         ))
     }
 
-    fn rules_of(file: &[u8], code: &[Asked]) -> Option<Vec<Rule>> {
+    fn rules_of(file: &[u8], code: &[Requested]) -> Option<Vec<Rule>> {
         rules(file, &layout(file)?, code.to_vec())
     }
 
     #[test]
     fn rules_of_debug_frame_are_written_as_those_of_eh_frame() {
-        let code = asked(&[0x1000f, 0x10010, 0x10017, 0x10018]);
+        let code = requested(&[0x1000f, 0x10010, 0x10017, 0x10018]);
         for shared in [".byte 1, 0", ".byte 3, 0", ".byte 4, 0, 8, 0"] {
             let rules = rules_of(&program(shared), &code).expect("a program");
             let [shared, own] = &rules[..] else { panic!("{rules:?}") };
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_left_out() {
-        let code = asked(&[0x10010]);
+        let code = requested(&[0x10010]);
         for shared in [".byte 2, 0", ".byte 1; .asciz \"z\"", ".byte 4, 0, 4, 0", ".byte 4, 0, 8, 1"] {
             assert_eq!(rules_of(&program(shared), &code), Some(Vec::new()), "{shared}");
         }

@@ -211,8 +211,8 @@ mod tests {
         let places = GoPlaces { notes, code_off: FileOff(99), code_len: 9, functions };
         let words: Vec<u32> =
             places.bytes(Avma(8)).as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        let told = [&[u32::MAX - 7][..], &[1, 2, 3, 4, 5, 6, 7, 8, 0, 9][..]].concat();
-        assert_eq!(words, told.into_iter().chain(10..25).collect::<Vec<u32>>());
+        let stored = [&[u32::MAX - 7][..], &[1, 2, 3, 4, 5, 6, 7, 8, 0, 9][..]].concat();
+        assert_eq!(words, stored.into_iter().chain(10..25).collect::<Vec<u32>>());
     }
 
     #[test]

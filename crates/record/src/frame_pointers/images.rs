@@ -4,7 +4,7 @@ use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
-use super::judge::{Judge, Judged, Wanted};
+use super::judge::{Judge, Judged, Request};
 use crate::machine::identity::{Identity, MapFile};
 
 /// The number of images that are remembered; further ones are not trusted.
@@ -36,7 +36,7 @@ impl Images {
             None => None,
         };
         if let Some(judged_as) = judged_as.filter(|judged_as| self.unread.contains(judged_as))
-            && self.judge.ask(Wanted { image: judged_as, identity: identity.clone(), place })
+            && self.judge.ask(Request { image: judged_as, identity: identity.clone(), place })
         {
             self.unread.remove(&judged_as);
         }

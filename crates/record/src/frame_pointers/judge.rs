@@ -23,7 +23,7 @@ const MAX_WAITING: usize = 4096;
 
 /// The handle of the thread, which ends when the handle is dropped.
 pub(super) struct Judge {
-    wanted: SyncSender<Wanted>,
+    requests: SyncSender<Request>,
     answers: Receiver<(u32, Option<Judged>)>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Judged {
 }
 
 /// An image that is to be judged, and where one of its processes has mapped it.
-pub(super) struct Wanted {
+pub(super) struct Request {
     pub(super) image: u32,
     pub(super) identity: Identity,
     pub(super) place: MapFile,
@@ -45,22 +45,22 @@ pub(super) struct Wanted {
 
 impl Judge {
     pub(super) fn start() -> std::io::Result<Self> {
-        let (wanted, asked) = sync_channel::<Wanted>(MAX_WAITING);
+        let (requests, received) = sync_channel::<Request>(MAX_WAITING);
         let (answer, answers) = channel();
         Builder::new().name("icecore-judge".to_owned()).spawn(move || {
-            for wanted in asked {
-                let judged = wanted.place.open(&wanted.identity).map(|file| judged(&file));
-                if answer.send((wanted.image, judged)).is_err() {
+            for request in received {
+                let judged = request.place.open(&request.identity).map(|file| judged(&file));
+                if answer.send((request.image, judged)).is_err() {
                     break;
                 }
             }
         })?;
-        Ok(Self { wanted, answers })
+        Ok(Self { requests, answers })
     }
 
     /// Requests that an image is judged; returns false if too many wait.
-    pub(super) fn ask(&self, wanted: Wanted) -> bool {
-        self.wanted.try_send(wanted).is_ok()
+    pub(super) fn ask(&self, request: Request) -> bool {
+        self.requests.try_send(request).is_ok()
     }
 
     /// Returns the answers since the last call; `None` for an image whose file could not be found.

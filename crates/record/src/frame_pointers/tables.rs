@@ -1,7 +1,7 @@
 //! Gives the sampler the unwind tables of files whose code is often on stacks, so that it can walk there.
 //!
 //! ```text
-//! sampler: no table ─► wanted: the file with most hits first ─► thread: unwind tables ─► rows ─► chunks ─► sampler
+//! sampler: no table ─► requested: the file with most hits first ─► thread: unwind tables ─► rows ─► chunks ─► sampler
 //!                                                                   kept from before ─┘
 //! ```
 //!
@@ -26,10 +26,10 @@ use crate::proc::scan;
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
-/// The number of files that the thread is asked for at a time, so that it has more to do while the recorder sleeps, for 100 ms at most.
+/// The number of files that are requested of the thread at a time, so that it has more to do while the recorder sleeps, for 100 ms at most.
 const MAX_OPEN: usize = 4;
 /// The number of files that may wait.
-const MAX_WANTED: usize = 4096;
+const MAX_REQUESTS: usize = 4096;
 /// The number of those that are kept open.
 const MAX_HELD: usize = 64;
 /// The longest code of a file, from the first function to the last: four bytes for each 256 of it are kept.
@@ -46,14 +46,14 @@ const COUNT_BITS: u32 = 9;
 /// A row that no place reaches.
 const BEYOND: u64 = u32::MAX as u64;
 
-/// The files whose tables are wanted, and the thread that compiles them.
+/// The files whose tables are requested, and the thread that compiles them.
 pub(super) struct Tables {
-    wanted: FxHashMap<FileKey, Wanted>,
+    requests: FxHashMap<FileKey, Request>,
     /// Files that are being compiled, were compiled, or have no tables.
     done: FxHashSet<FileKey>,
     /// How many files the thread has not looked at yet.
     open: usize,
-    asked: SyncSender<Wanted>,
+    sender: SyncSender<Request>,
     /// Files that were looked at; false if the file could not be opened, because its process had ended.
     answers: Receiver<(FileKey, bool)>,
 }
@@ -70,8 +70,8 @@ pub(super) struct Packed {
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// A file whose tables are wanted.
-struct Wanted {
+/// A file whose tables are requested.
+struct Request {
     hits: u32,
     missed: NoTable,
     /// The file, if it was held open since it was mapped.
@@ -84,16 +84,16 @@ impl Tables {
     /// # Errors
     /// If the kernel makes no thread.
     pub(super) fn start(sampler: sampler::Tables, kept: Option<Kept>) -> std::io::Result<Self> {
-        let (asked, wanted) = sync_channel::<Wanted>(MAX_OPEN);
+        let (sender, received) = sync_channel::<Request>(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
             let mut filled = Filled { sampler, files: 0, chunks: 0 };
-            for wanted in wanted {
-                let key = wanted.missed.file;
+            for request in received {
+                let key = request.missed.file;
                 let kept = kept.as_ref().filter(|_| key.is_on_disk());
                 let rows = match kept.and_then(|kept| kept.find(&key)) {
                     Some(rows) => Some(Some(rows)),
-                    None => wanted.rows_to_keep(kept),
+                    None => request.rows_to_keep(kept),
                 };
                 let is_done = rows.is_some();
                 rows.into_iter().for_each(|rows| filled.add(&key, rows));
@@ -102,8 +102,8 @@ impl Tables {
                 }
             }
         })?;
-        let (wanted, done) = Default::default();
-        Ok(Self { wanted, done, open: 0, asked, answers })
+        let (requests, done) = Default::default();
+        Ok(Self { requests, done, open: 0, sender, answers })
     }
 
     /// Notes that a walk lacked the tables of a file. `held` opens the file that is said to be mapped there, if it can.
@@ -111,16 +111,16 @@ impl Tables {
         if self.done.contains(&missed.file) {
             return;
         }
-        if self.wanted.len() >= MAX_WANTED {
-            self.wanted.clear();
+        if self.requests.len() >= MAX_REQUESTS {
+            self.requests.clear();
         }
-        let may_hold = self.wanted.values().filter(|wanted| wanted.held.is_some()).count() < MAX_HELD;
-        let new = || Wanted { hits: 0, missed: *missed, held: None };
-        let wanted = self.wanted.entry(missed.file).or_insert_with(new);
-        wanted.hits += 1;
-        wanted.missed = *missed;
-        if wanted.hits == ENOUGH_HITS && may_hold {
-            wanted.held = held();
+        let may_hold = self.requests.values().filter(|request| request.held.is_some()).count() < MAX_HELD;
+        let new = || Request { hits: 0, missed: *missed, held: None };
+        let request = self.requests.entry(missed.file).or_insert_with(new);
+        request.hits += 1;
+        request.missed = *missed;
+        if request.hits == ENOUGH_HITS && may_hold {
+            request.held = held();
         }
         self.settle();
     }
@@ -134,11 +134,11 @@ impl Tables {
             }
         }
         while self.open < MAX_OPEN {
-            let most = self.wanted.values().max_by_key(|wanted| wanted.hits);
+            let most = self.requests.values().max_by_key(|request| request.hits);
             let most = most.filter(|most| most.hits >= ENOUGH_HITS).map(|most| most.missed.file);
-            let Some(wanted) = most.and_then(|file| self.wanted.remove(&file)) else { break };
-            self.done.insert(wanted.missed.file);
-            self.open += usize::from(self.asked.try_send(wanted).is_ok());
+            let Some(request) = most.and_then(|file| self.requests.remove(&file)) else { break };
+            self.done.insert(request.missed.file);
+            self.open += usize::from(self.sender.try_send(request).is_ok());
         }
     }
 }
@@ -158,8 +158,8 @@ impl Filled {
             return;
         }
         let put = rows.and_then(|rows| self.put(key, rows));
-        let told = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
-        self.files += usize::from(told.is_ok());
+        let published = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
+        self.files += usize::from(published.is_ok());
     }
 
     /// Gives the sampler rows; `None` if there is no room for them.
@@ -175,7 +175,7 @@ impl Filled {
     }
 }
 
-impl Wanted {
+impl Request {
     /// Compiles the tables as [`Self::rows`] does, and keeps them if that takes long.
     fn rows_to_keep(self, kept: Option<&Kept>) -> Option<Option<Packed>> {
         let (key, begun) = (self.missed.file, Instant::now());

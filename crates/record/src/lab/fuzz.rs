@@ -8,7 +8,7 @@ use icecore_elf::frame_pointers::frames;
 use icecore_elf::{Avma, Layout, static_probes};
 
 use crate::collect::jit::{Requested, dump, perf_map};
-use crate::collect::{functions, sections, wanted_rules};
+use crate::collect::{functions, rules_for, sections};
 use crate::frame_pointers;
 use crate::kernel::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
@@ -96,8 +96,8 @@ pub fn status(text: &[u8]) {
 
 /// Reads `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
 pub fn cgroups(text: &[u8]) {
-    if let Some(told) = cgroup::told(text) {
-        assert!(told.path.starts_with(b"/") && told.path.len() <= text.len());
+    if let Some(of) = cgroup::membership(text) {
+        assert!(of.path.starts_with(b"/") && of.path.len() <= text.len());
     }
     if let Some(mount) = cgroup::mounted(text) {
         assert!(mount.as_os_str().len() <= text.len());
@@ -138,11 +138,11 @@ pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
 
 /// Finds functions, unwind tables and embedded sections all over an ELF file that is its own debug file as well.
 pub fn functions(file: &[u8]) {
-    let wanted = sections::wanted(file).unwrap_or_default();
-    assert!(wanted.iter().all(|stretch| !stretch.is_empty()));
-    assert!(wanted.is_sorted_by(|before, after| before.end < after.start));
+    let ranges = sections::ranges(file).unwrap_or_default();
+    assert!(ranges.iter().all(|stretch| !stretch.is_empty()));
+    assert!(ranges.is_sorted_by(|before, after| before.end < after.start));
     let offsets = (0..file.len() as u64).step_by(file.len() / 256 + 1);
-    assert!(wanted_rules(file, offsets.clone()).iter().all(|rule| rule.bytes.len() <= 16 << 10));
+    assert!(rules_for(file, offsets.clone()).iter().all(|rule| rule.bytes.len() <= 16 << 10));
     let frames = Layout::read(file).and_then(|layout| frames(file, &layout, 256, &(0..0)));
     assert!(frames.is_none_or(|frames| (0.0..=1.0).contains(&frames.share())));
     let found = functions::functions(file, Some(file), offsets.clone());
@@ -167,16 +167,16 @@ pub fn tables(file: &[u8]) {
 pub fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
     let addresses: Vec<Avma> = addresses.into_iter().map(Avma).collect();
-    let asked = Requested::new(&addresses);
+    let requested = Requested::new(&addresses);
     let is_whole = |piece: &Piece| {
-        assert!(!asked.within(piece.start, piece.end).is_empty());
+        assert!(!requested.within(piece.start, piece.end).is_empty());
         assert!(!piece.name.is_empty() && piece.name.len() <= bytes.len() && !piece.name.contains(&0));
     };
-    let pieces =
-        perf_map::find_in(bytes, bytes.len() as u64 / 2, &asked).expect("bug: memory is read without errors");
+    let pieces = perf_map::find_in(bytes, bytes.len() as u64 / 2, &requested)
+        .expect("bug: memory is read without errors");
     assert!(pieces.len() <= addresses.len());
     pieces.iter().for_each(is_whole);
-    dump::find(bytes, &asked).0.iter().for_each(is_whole);
+    dump::find(bytes, &requested).0.iter().for_each(is_whole);
 }
 
 /// Returns a jitdump file as a seed.

@@ -61,13 +61,13 @@ struct Membership {
 impl Cgroups {
     pub(crate) fn new() -> Self {
         let own = std::fs::read("/proc/self/cgroup").unwrap_or_default();
-        let has_v1 = cgroup::told(&own).is_some_and(|told| told.has_v1);
+        let has_v1 = cgroup::membership(&own).is_some_and(|of| of.has_v1);
         Self { paths: Paths { mount: cgroup::mount(), has_v1, ..Paths::default() }, ..Self::default() }
     }
 
     /// Notes a process that existed before the recording, with the text of its `/proc/PID/cgroup`.
     pub(crate) fn found(&mut self, tgid: u32, text: &[u8]) -> Option<Moved> {
-        let path: Arc<[u8]> = cgroup::told(text)?.path.into();
+        let path: Arc<[u8]> = cgroup::membership(text)?.path.into();
         self.settle(tgid, Membership { id: 0, path: Some(path) })
     }
 
@@ -211,7 +211,7 @@ impl Paths {
 
     fn of_process(&self, tgid: u32) -> Known {
         let text = std::fs::read(format!("/proc/{tgid}/cgroup")).ok()?;
-        Some(cgroup::told(&text)?.path.into())
+        Some(cgroup::membership(&text)?.path.into())
     }
 
     /// Returns true if the path must come from a hierarchy of version 1. A machine that has version 1 alone does not mount the root of

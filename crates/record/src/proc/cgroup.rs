@@ -140,7 +140,7 @@ pub(crate) fn walk(mount: &Path) -> Vec<(u64, Vec<u8>)> {
 
 /// What `/proc/PID/cgroup` says about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told<'a> {
+pub(crate) struct Membership<'a> {
     /// The path of the process: that of cgroup2, unless this is the root and a hierarchy of version 1 has another.
     pub(crate) path: &'a [u8],
     /// There are hierarchies of version 1.
@@ -148,7 +148,7 @@ pub(crate) struct Told<'a> {
 }
 
 /// Reads the text of `/proc/PID/cgroup`: lines of `number:controllers:path`, number 0 for cgroup2.
-pub(crate) fn told(text: &[u8]) -> Option<Told<'_>> {
+pub(crate) fn membership(text: &[u8]) -> Option<Membership<'_>> {
     let lines = || {
         text.split(|&b| b == b'\n').filter_map(|line| {
             let mut fields = line.splitn(3, |&b| b == b':');
@@ -159,7 +159,7 @@ pub(crate) fn told(text: &[u8]) -> Option<Told<'_>> {
     };
     let unified = lines().find(|(is_unified, ..)| *is_unified).map(|(.., path)| path);
     if let Some(path) = unified.filter(|path| *path != b"/") {
-        return Some(Told { path, has_v1: lines().count() > 1 });
+        return Some(Membership { path, has_v1: lines().count() > 1 });
     }
     let v1 = || lines().filter(|(is_unified, ..)| !is_unified);
     let rank = |controllers: &[u8]| {
@@ -168,7 +168,7 @@ pub(crate) fn told(text: &[u8]) -> Option<Told<'_>> {
     };
     let telling = v1().filter(|(.., path)| *path != b"/").min_by_key(|(_, controllers, _)| rank(controllers));
     let path = telling.map(|(.., path)| path).or(unified).or_else(|| v1().next().map(|(.., path)| path))?;
-    Some(Told { path, has_v1: v1().next().is_some() })
+    Some(Membership { path, has_v1: v1().next().is_some() })
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn version_1_tells_what_the_root_of_version_2_does_not() {
-        let path = |text: &'static [u8]| told(text).map(|told| (told.path, told.has_v1));
+        let path = |text: &'static [u8]| membership(text).map(|of| (of.path, of.has_v1));
         assert_eq!(path(b"0::/a.slice/b\n"), Some((&b"/a.slice/b"[..], false)));
         assert_eq!(path(b"0::/gone (deleted)\n"), Some((&b"/gone"[..], false)));
         assert_eq!(path(b"4:memory:/m\n1:name=systemd:/s\n0::/\n"), Some((&b"/s"[..], true)));

@@ -130,7 +130,7 @@ fn faults(text: &str) -> Values {
     vec![(Counter::MINOR_FAULTS, all.saturating_sub(major)), (Counter::MAJOR_FAULTS, major)]
 }
 
-/// Reads the number of threads in `/proc/loadavg`: that behind the `/`.
+/// Reads the number of threads in `/proc/loadavg`: that after the `/`.
 fn threads(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
@@ -146,7 +146,7 @@ fn pressure(text: &str, some: Counter, all: Counter) -> Values {
     some.into_iter().chain(total("full").map(|ns| (all, ns))).collect()
 }
 
-/// Finds the number behind a name at the begin of a line.
+/// Finds the number after a name at the begin of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();

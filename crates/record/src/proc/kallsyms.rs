@@ -104,7 +104,7 @@ impl Kallsyms {
     }
 
     /// Finds the lines of functions in the text: `address type name [module]`, tabs before modules. Lines whose address is hidden (0)
-    /// are skipped. The rest of a line is read when its function is asked for: of 100,000 functions a recording hits hundreds.
+    /// are skipped. The rest of a line is read when its function is requested: of 100,000 functions a recording hits hundreds.
     ///
     /// # Source
     /// proc(5) `/proc/kallsyms`; types are those of nm(1)

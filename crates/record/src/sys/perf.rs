@@ -13,7 +13,7 @@ pub struct Counter {
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
-    /// `perf_event_attr.precise_ip`: 0 to 3, the number of `p` that perf's users write behind the name.
+    /// `perf_event_attr.precise_ip`: 0 to 3, the number of `p` that perf's users write after the name.
     pub precise: u8,
     /// Count in user mode.
     pub user: bool,

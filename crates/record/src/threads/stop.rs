@@ -14,7 +14,7 @@ use crate::sys::child::is_ignored;
 /// Shows whether the user requested an end.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     /// The last signal that requested an end; 0 if there was none.
     signal: Arc<AtomicUsize>,
     /// The next SIGINT or SIGTERM aborts.
@@ -42,7 +42,7 @@ impl Stop {
     /// As the operating system says.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let stop = Self {
-            asked: Arc::default(),
+            requested: Arc::default(),
             signal: Arc::default(),
             is_last: Arc::default(),
             interrupts: RefCell::new(SignalsInfo::new([SIGINT])?),
@@ -53,7 +53,7 @@ impl Stop {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
-            flag::register(signal, Arc::clone(&stop.asked))?;
+            flag::register(signal, Arc::clone(&stop.requested))?;
         }
         flag::register(SIGXFSZ, Arc::default())?;
         Ok(stop)
@@ -70,8 +70,8 @@ impl Stop {
     }
 
     /// Returns the flag that is set by a request to end.
-    pub(crate) fn asked(&self) -> &AtomicBool {
-        &self.asked
+    pub(crate) fn requested(&self) -> &AtomicBool {
+        &self.requested
     }
 
     /// Returns true if a terminal has sent SIGINT since the last call: Ctrl-C goes to all processes of the job in the foreground. A
@@ -86,7 +86,7 @@ impl Stop {
     /// # Errors
     /// [`Stopped`].
     pub(crate) fn check(&self) -> Result<(), Stopped> {
-        if self.asked.load(Ordering::Relaxed) {
+        if self.requested.load(Ordering::Relaxed) {
             Err(Stopped { exit_code: 128 + self.signal.load(Ordering::Relaxed) as u8 })
         } else {
             Ok(())

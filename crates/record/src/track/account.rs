@@ -26,8 +26,8 @@ pub(crate) struct Account {
 /// The CPU time of a thread, as far as rows contain it.
 #[derive(Debug)]
 struct Thread {
-    told: Ran,
-    told_ns: u64,
+    reported: Ran,
+    reported_ns: u64,
     /// The reading at the end of the thread; its row is made when the kernel frees the thread.
     ending: Option<Reading>,
 }
@@ -43,16 +43,16 @@ impl Account {
         let Some(began_ns) = self.began_ns.filter(|began_ns| reading.time_ns >= *began_ns) else { return };
         let fresh = || {
             if reading.start_ns < began_ns {
-                Thread { told: reading.ran, told_ns: reading.time_ns, ending: None }
+                Thread { reported: reading.ran, reported_ns: reading.time_ns, ending: None }
             } else {
-                Thread { told: Ran::default(), told_ns: reading.start_ns, ending: None }
+                Thread { reported: Ran::default(), reported_ns: reading.start_ns, ending: None }
             }
         };
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&reading.task) {
             return;
         }
         let thread = self.threads.entry(reading.task).or_insert_with(fresh);
-        if reading.ran.all_ns < thread.told.all_ns {
+        if reading.ran.all_ns < thread.reported.all_ns {
             // The end of the previous thread was lost.
             *thread = fresh();
         }
@@ -72,8 +72,8 @@ impl Account {
     pub(crate) fn take(&mut self, is_last: bool) -> Vec<CpuTime> {
         if is_last {
             let ended = self.threads.values_mut();
-            let told = ended.filter_map(|thread| thread.ending.take().and_then(|end| thread.tell(&end)));
-            self.rows.extend(told);
+            let reported = ended.filter_map(|thread| thread.ending.take().and_then(|end| thread.tell(&end)));
+            self.rows.extend(reported);
         }
         self.rows.sort_unstable_by_key(|row| (row.time_ns, row.tgid, row.tid));
         std::mem::take(&mut self.rows)
@@ -89,24 +89,24 @@ impl Thread {
     /// Makes a row of the CPU time that no row contains yet; `None` if there is none.
     fn tell(&mut self, reading: &Reading) -> Option<CpuTime> {
         self.ending = None;
-        let since = |now: u64, told: &mut u64| {
-            let whole = now.saturating_sub(*told) / UNIT_NS * UNIT_NS;
-            *told += whole;
+        let since = |now: u64, reported: &mut u64| {
+            let whole = now.saturating_sub(*reported) / UNIT_NS * UNIT_NS;
+            *reported += whole;
             whole
         };
-        let (ran, told) = (reading.ran, &mut self.told);
+        let (ran, reported) = (reading.ran, &mut self.reported);
         let row = CpuTime {
             time_ns: reading.time_ns,
-            since_ns: self.told_ns,
+            since_ns: self.reported_ns,
             tgid: reading.tgid,
             tid: reading.tid,
-            ran_ns: since(ran.all_ns, &mut told.all_ns),
-            user_ns: since(ran.user_ns, &mut told.user_ns),
-            kernel_ns: since(ran.kernel_ns, &mut told.kernel_ns),
+            ran_ns: since(ran.all_ns, &mut reported.all_ns),
+            user_ns: since(ran.user_ns, &mut reported.user_ns),
+            kernel_ns: since(ran.kernel_ns, &mut reported.kernel_ns),
         };
         let has_run = row.ran_ns + row.user_ns + row.kernel_ns > 0;
         if has_run {
-            self.told_ns = reading.time_ns;
+            self.reported_ns = reading.time_ns;
         }
         has_run.then_some(row)
     }
@@ -124,7 +124,7 @@ mod tests {
         Reading { moment: Moment::Running, time_ns, task: 9, start_ns, tgid: 7, tid: 8, ran }
     }
 
-    fn told(account: &mut Account, is_last: bool) -> Vec<(u64, u64, u64)> {
+    fn reported(account: &mut Account, is_last: bool) -> Vec<(u64, u64, u64)> {
         let row = |row: CpuTime| (row.since_ns / US, row.time_ns / US, row.ran_ns / US);
         account.take(is_last).into_iter().map(row).collect()
     }
@@ -141,10 +141,10 @@ mod tests {
         account.read(&reading(101, 3, 5_000));
         account.read(&reading(201, 3, 5_000));
         account.read(&reading(301, 3, 5_060));
-        assert_eq!(told(&mut account, false), [(101, 301, 60)]);
+        assert_eq!(reported(&mut account, false), [(101, 301, 60)]);
         let new = Reading { task: 10, ..reading(301, 150, 40) };
         account.read(&new);
-        assert_eq!(told(&mut account, false), [(150, 301, 40)]);
+        assert_eq!(reported(&mut account, false), [(150, 301, 40)]);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         account.read(&Reading { moment: Moment::Freed, task: 10, ..reading(95, 3, 33) });
         account.read(&Reading { moment: Moment::Ending, task: 11, ..reading(95, 3, 33) });
         account.read(&Reading { moment: Moment::Freed, task: 11, ..reading(105, 3, 33) });
-        assert_eq!(told(&mut account, true), []);
+        assert_eq!(reported(&mut account, true), []);
     }
 
     #[test]
@@ -163,12 +163,12 @@ mod tests {
         let mut account = from(0);
         account.read(&reading(100, 50, 30));
         account.read(&Reading { moment: Moment::Ending, ..reading(120, 50, 40) });
-        assert_eq!(told(&mut account, false), [(50, 100, 30)]);
+        assert_eq!(reported(&mut account, false), [(50, 100, 30)]);
         account.read(&Reading { moment: Moment::Freed, ..reading(130, 50, 45) });
-        assert_eq!(told(&mut account, false), [(100, 130, 15)]);
+        assert_eq!(reported(&mut account, false), [(100, 130, 15)]);
         // Another thread at the same place.
         account.read(&Reading { moment: Moment::Ending, ..reading(150, 140, 8) });
-        assert_eq!(told(&mut account, true), [(140, 150, 8)]);
+        assert_eq!(reported(&mut account, true), [(140, 150, 8)]);
         assert!(account.take(true).is_empty());
     }
 
@@ -186,6 +186,6 @@ mod tests {
         let mut account = from(0);
         account.read(&reading(100, 50, 30));
         account.read(&reading(200, 150, 20));
-        assert_eq!(told(&mut account, false), [(50, 100, 30), (150, 200, 20)]);
+        assert_eq!(reported(&mut account, false), [(50, 100, 30), (150, 200, 20)]);
     }
 }

@@ -122,9 +122,9 @@ mod tests {
             ..process(8, 3)
         };
         counters.process(&all);
-        let told = counters.take();
+        let taken = counters.take();
         let of = |tgid| -> Vec<(String, u64)> {
-            let rows = told.iter().filter(|row| row.owner == Owner::Process(tgid));
+            let rows = taken.iter().filter(|row| row.owner == Owner::Process(tgid));
             rows.map(|row| (row.counter.name(), row.value)).collect()
         };
         assert_eq!(of(7), [("memory_peak".to_owned(), 8192), ("threads".to_owned(), 3)]);

@@ -16,7 +16,7 @@ use crate::image::{ElfFile, hex};
 
 /// The most redirections that are followed.
 const MAX_REDIRECTS: u32 = 5;
-/// A server that has failed this often is not asked again.
+/// A server that has failed this often gets no further requests.
 const MAX_FAILURES: u32 = 3;
 /// How many bytes must arrive within [`Settings::stall`]; elfutils requires the same.
 const STALL_BYTES: u64 = 100 << 10;
@@ -40,7 +40,7 @@ pub(super) enum Got {
 enum Refusal {
     NotFound,
     TooDear,
-    /// The server fails for every file: it is not asked again.
+    /// The server fails for every file: it gets no further requests.
     Down(String),
     Bad(String),
 }

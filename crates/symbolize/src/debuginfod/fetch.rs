@@ -105,7 +105,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns true if servers are to be asked. A file in the cache that was rejected, because it is torn, or of another build,
+    /// Returns true if servers are to be queried. A file in the cache that was rejected, because it is torn, or of another build,
     /// is downloaded again.
     fn is_wanted(&self, (build_id, what): &(Vec<u8>, Artifact), looked: &Looked) -> bool {
         let cache = &self.settings.cache;

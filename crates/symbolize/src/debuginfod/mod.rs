@@ -1,4 +1,4 @@
-//! Downloads debug files and images by their build-id, if the user asked for it. No other room uses a network.
+//! Downloads debug files and images by their build-id, if the user requests it. No other room uses a network.
 //!
 //! ```text
 //! settings ─► fetch: images, most sampled first ─► several threads ─► client ─► cache ─► (image: found among downloads)

@@ -33,7 +33,7 @@ pub enum SettingsError {
 /// How the servers are used.
 #[derive(Debug)]
 pub struct Settings {
-    /// Addresses without a slash at their ends; the servers are asked in this order.
+    /// Addresses without a slash at their ends; the servers are queried in this order.
     pub servers: Vec<String>,
     /// Addresses of the environment that are skipped: other clients know more schemes than HTTP.
     pub ignored: Vec<String>,

@@ -16,7 +16,7 @@ pub(super) enum Half {
     Alone(Sections),
 }
 
-/// Finds the file; `None` if the unit is whole, or the file is missing. Builds leave old files behind: of several files with the
+/// Finds the file; `None` if the unit is whole, or the file is missing. Builds leave old files: of several files with the
 /// right name this takes the one with the right id.
 pub(super) fn find(context: &Context<'_, '_>, root: &Root<'_>) -> Option<(DwoId, Half)> {
     let name = root.split_name?;

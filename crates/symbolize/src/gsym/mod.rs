@@ -5,7 +5,7 @@
 //!
 //! blazesym follows that tree by recursion, adds numbers of the file without a check, and copies every name, however long.
 //! So `record` checks each record before blazesym reads it, and a [`Guard`] bounds what all addresses together may cost. Of
-//! a record that is not sound only the name is asked for.
+//! a record that is not sound only the name is read.
 
 mod record;
 
@@ -71,7 +71,7 @@ pub(super) fn look_up(
         };
         guard.spend(record.bytes)?;
         let named = if record.is_sound { ask(&whole, at) } else { Err(Broken) };
-        // A broken record loses its lines and inlined calls; its name is asked for alone.
+        // A broken record loses its lines and inlined calls; only its name is read.
         let named = named.or_else(|Broken| {
             guard.note();
             ask(&names_only, at)

@@ -179,7 +179,7 @@ fn broken_parts_cost_what_they_would_have_told() {
     let bad_lines = [
         vec![],
         vec![0, 0],
-        // No steps at all, but one is used; a range of more than all numbers; an address behind all of them.
+        // No steps at all, but one is used; a range of more than all numbers; an address after all of them.
         vec![4, 0, 10, 9],
         [&lowest[..], &[0x7f, 10, 9]].concat(),
         [&[0, 4, 10, 2][..], &huge].concat(),

@@ -40,7 +40,7 @@ pub use sections::{Readable, Sections};
 pub(crate) use split::units;
 pub use tree::Symbols;
 
-/// The kind of memory behind a mapping.
+/// The kind of memory that backs a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A file.

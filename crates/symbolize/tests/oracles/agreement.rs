@@ -20,7 +20,7 @@ struct Tally {
     line_only: usize,
     /// The symbol table has another name for the function itself: `.cold`, `.isra.0`, a path.
     renamed: usize,
-    /// No function is there; the other one still has a line: the padding behind functions.
+    /// No function is there; the other one still has a line: the padding after functions.
     padding: usize,
     /// The other one knows nothing, and a symbol table does.
     table_only: usize,

@@ -1,4 +1,4 @@
-//! What the columns of samples are told by: the newest stack, the last end of a walk, the CPU's recent tasks.
+//! What the columns of samples are relative to: the newest stack, the last end of a walk, the CPU's recent tasks.
 
 use super::super::packed::ArchivedPacked;
 use super::super::{StackRepair, WalkEnd, rows_of};

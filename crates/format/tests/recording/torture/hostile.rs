@@ -146,10 +146,10 @@ fn a_bomb_in_the_index_is_refused_before_it_is_inflated() {
     };
     parts.forge_planes(bomb.clone(), rows as u32, |header, _| claim(header));
     assert_not_followed(&parts, if bomb.len() * 4096 < rows * 64 { "claim to hold" } else { "do not fit" });
-    // Few enough to be believed: the room in front of the index bounds them.
+    // Few enough to be believed: the room before the index bounds them.
     let some = zstd::bulk::compress(&vec![0; 1000 * 64], 3).expect("in memory");
     parts.forge_planes(some, 1000, |header, _| claim(header));
-    assert_not_followed(&parts, "1000 blocks do not fit in front of it");
+    assert_not_followed(&parts, "1000 blocks do not fit before it");
     // The header is modest, the payload is not.
     parts.forge_planes(bomb, 7, |header, _| claim(header));
     assert_not_followed(&parts, "block payload");

@@ -1,4 +1,4 @@
-//! Events as people type them, and what they are told when they mistype.
+//! Events as people type them, and the messages for mistyped ones.
 
 use super::*;
 

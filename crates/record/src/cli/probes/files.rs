@@ -119,7 +119,7 @@ fn is_of_this_machine(path: &Path) -> bool {
 
 /// Lists names and paths of libraries. Skips variants for certain processors, which the loader prefers only there.
 ///
-/// # Source   glibc, sysdeps/generic/dl-cache.h: `struct cache_file_new`, `struct file_entry_new`; also behind the older
+/// # Source   glibc, sysdeps/generic/dl-cache.h: `struct cache_file_new`, `struct file_entry_new`; also after the older
 /// `struct cache_file`
 fn listed(cache: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     const OLD: &[u8] = b"ld.so-1.7.0\0";
@@ -203,12 +203,12 @@ mod tests {
         assert!(of("sh", &mut notes).is_ok_and(|paths| is_elf(&paths[0]) && paths[0].is_absolute()));
         let libc = of("libc", &mut notes).expect("this program uses it");
         assert_eq!(of("libc.so.6", &mut notes).unwrap_or(libc.clone()), libc);
-        for (word, told) in [
+        for (word, expected) in [
             ("/nowhere/x", "cannot open `/nowhere/x`"),
             ("./Cargo.toml", "`./Cargo.toml` is no ELF file"),
             ("no_such_program", "give a path, such as ./no_such_program"),
         ] {
-            assert!(of(word, &mut notes).is_err_and(|error| error.contains(told)), "{word}");
+            assert!(of(word, &mut notes).is_err_and(|error| error.contains(expected)), "{word}");
         }
     }
 

@@ -88,7 +88,7 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
     look(&Functions { layout: &layout, all, resolvers, is_stripped, is_go: go.is_some() })
 }
 
-/// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes behind their
+/// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes after their
 /// first ones.
 ///
 /// # Errors
@@ -155,7 +155,7 @@ fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)>
             bail!("{}", functions.missing(path, name));
         }
         if let Some(short) = taken.iter().find(|function| function.len <= off) {
-            bail!("`+{off}` lies behind the function, which has {} bytes: give less", short.len);
+            bail!("`+{off}` lies after the function, which has {} bytes: give less", short.len);
         }
         let are_entries = off == 0 && taken.iter().all(|function| functions.is_called(function));
         let place = |function: &&Symbol<'_>| functions.layout.rest_of_segment(function.start);
@@ -262,7 +262,7 @@ mod tests {
         file
     }
 
-    /// Returns where functions lie behind 0x10000, and whether these are entries.
+    /// Returns where functions lie after 0x10000, and whether these are entries.
     fn places(path: &Path, name: &str, off: u64) -> (Vec<u64>, bool) {
         let file = std::fs::read(path).expect("just made");
         let layout = Layout::read(&file[..]).expect("ELF");
@@ -287,8 +287,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let told = named(&paths, "x*", 0).expect_err("neither has it").to_string();
-        assert!(told.starts_with(&format!("`{}`", paths[0].display())), "{told}");
+        let message = named(&paths, "x*", 0).expect_err("neither has it").to_string();
+        assert!(message.starts_with(&format!("`{}`", paths[0].display())), "{message}");
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn what_is_not_found_is_explained() {
         let file = program();
-        let told = |path: &Path, name: &str, off| match named_in(path, name, off) {
+        let message = |path: &Path, name: &str, off| match named_in(path, name, off) {
             Err(error) => format!("{error:#}"),
             Ok(place) => panic!("{name}: {place:?}"),
         };
@@ -324,10 +324,10 @@ mod tests {
             ("data", 0, "has no function `data`"),
             ("x*", 0, "has no function `x*`"),
             ("chosen", 0, "(IFUNC)"),
-            ("f", 16, "`+16` lies behind the function, which has 16 bytes"),
+            ("f", 16, "`+16` lies after the function, which has 16 bytes"),
         ] {
-            let told = told(file.path(), name, off);
-            assert!(told.contains(expected) && !told.contains("stripped"), "{told}");
+            let message = message(file.path(), name, off);
+            assert!(message.contains(expected) && !message.contains("stripped"), "{message}");
         }
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let source =
@@ -338,9 +338,9 @@ mod tests {
         assert!(status.success());
         let library = dir.path().join("libx.so");
         assert!(named_in(&library, "exported", 0).is_ok());
-        assert!(told(&library, "hidden", 0).contains("it is stripped"));
+        assert!(message(&library, "hidden", 0).contains("it is stripped"));
         std::fs::write(file.path(), "text").expect("room");
-        assert!(told(file.path(), "f", 0).contains("no ELF file"));
+        assert!(message(file.path(), "f", 0).contains("no ELF file"));
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(super) fn behind_script(script: &Path) -> Option<PathBuf> {
     }
     let mut which = Command::new(manager);
     which.arg("which").arg(script.file_name()?).stdin(Stdio::null()).stderr(Stdio::null());
-    let told = which.output().ok().filter(|told| told.status.success())?.stdout;
-    let path = told.strip_suffix(b"\n").unwrap_or(&told);
+    let output = which.output().ok().filter(|output| output.status.success())?.stdout;
+    let path = output.strip_suffix(b"\n").unwrap_or(&output);
     Some(PathBuf::from(OsStr::from_bytes(path))).filter(|path| path.is_absolute())
 }
 

@@ -95,9 +95,9 @@ mod tests {
         }
         let without = built(&SOURCE.replace("_SDT_HAS_SEMAPHORES", "OTHER"), "libz.so");
         assert!(named_in(&without, "shop", "sold").is_ok_and(|found| found.counters.is_empty()));
-        let told = |path: &Path| named_in(path, "shop", "slod").expect_err("misspelt").to_string();
-        assert!(told(&library).contains("no static probe `shop:slod`; did you mean `shop:sold`"));
-        assert!(told(&plain).contains("has no static probes"));
+        let message = |path: &Path| named_in(path, "shop", "slod").expect_err("misspelt").to_string();
+        assert!(message(&library).contains("no static probe `shop:slod`; did you mean `shop:sold`"));
+        assert!(message(&plain).contains("has no static probes"));
         let both = named(&[plain.clone(), library], "shop", "sold");
         assert!(matches!(both, Ok(Place::User { at, edge: Edge::Inside }) if at.len() == 1));
         assert!(named(&[plain], "shop", "sold").is_err_and(|error| error.to_string().contains("liby.so")));

@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn names_are_told_by_what_they_name_and_so_is_what_was_too_much() {
         let jit = JitCounts { pieces: 2000, left_out: 4, cut_files: 1 };
-        let told = lines(&Embedded { functions: 5, images: 2, left_out: 3, jit, ..Embedded::default() });
+        let shown = lines(&Embedded { functions: 5, images: 2, left_out: 3, jit, ..Embedded::default() });
         assert_eq!(
-            told,
+            shown,
             ["the names of 5 functions in 2 files and of 2,000 pieces of JIT code; \
               7 more code addresses were skipped: the limit is reached; \
               skipped, or read in part: 1 file that may name such code"]

@@ -398,8 +398,7 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
 
 /// Returns the bytes of the `struct choice` of a probe (bpf/events.h).
 fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u8>> {
-    let every =
-        u32::try_from(take.every).context("cannot sample one of so many hits: the limit is 2^32 - 1")?;
+    let every = u32::try_from(take.every).context("cannot use `every`: the limit is 2^32 - 1")?;
     let argument = match take.weight {
         Weight::One => 0,
         Weight::Argument(number) => u32::from(number),

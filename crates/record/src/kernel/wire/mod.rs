@@ -161,7 +161,7 @@ pub(crate) struct NoTable {
 pub(crate) struct Registers<'a> {
     pub(crate) snapshot: u64,
     pub(crate) values: [u64; REGISTER_COUNT],
-    /// Address behind the stack; 0 if it is not known.
+    /// Address after the stack; 0 if it is not known.
     pub(crate) stack_end: Avma,
     /// What lies at the stack pointer; empty if it could not be read.
     pub(crate) top: &'a [u8],

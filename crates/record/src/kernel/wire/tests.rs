@@ -195,7 +195,7 @@ fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
     let Ok(Event::NoTable(missed)) = decode(&bytes) else { panic!("it is one") };
     assert_eq!((missed.tgid, missed.start, missed.end), (7, Avma(0x5000), Avma(0x6000)));
     assert!(missed.file.is_of(&meta()) && !missed.file.is_vdso() && missed.file.is_on_disk());
-    // The same size, and nothing else is told from outside.
+    // The same size, and nothing else is visible from outside.
     std::thread::sleep(std::time::Duration::from_millis(20));
     std::fs::write(file.path(), "CODE").expect("room");
     assert!(!missed.file.is_of(&meta()), "it was overwritten");

@@ -246,7 +246,7 @@ fn the_outer_part_that_was_not_copied_is_a_gap() {
     let (spaces, mut snapshots) = (spaces(), Snapshots::default());
     let (sp, words) = deep(40, CODE);
     let space = spaces.of(TGID).expect("mapped");
-    // A whole one in front of it must not show through, nor what was not copied behind it.
+    // A whole one before it must not show through, nor what was not copied after it.
     let whole = snapshots.note(1, space, &of_words(sp, &words));
     let cut = snapshots.note(1, space, &of_words(sp, &words[..100]));
     let again = snapshots.note(1, space, &of_words(sp, &words));

@@ -41,7 +41,7 @@ pub(crate) enum Shown {
 /// Executable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// Address behind the last byte.
+    /// Address after the last byte.
     pub(crate) end: Avma,
     /// The id of the mapped image; `None` for code that is in no file.
     pub(crate) image: Option<u32>,

@@ -57,9 +57,9 @@ impl Tracker {
             return vec![None];
         }
         let Some(path) = self.strings.find(path) else { return Vec::new() };
-        let told = Image { path, ..image };
-        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..told.clone() };
-        [told, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
+        let exact = Image { path, ..image };
+        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..exact.clone() };
+        [exact, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
     }
 
     /// Notes all executable ranges that a process has mapped at a moment, in order.

@@ -131,7 +131,7 @@ impl Tracker {
                 self.waited(wait, None);
                 continue;
             }
-            // Time, task and event name a sample, so those that share a stack stand one behind the other, the last where it was read.
+            // Time, task and event name a sample, so those that share a stack stand one after the other, the last where it was read.
             sharing -= 1;
             let time_ns = stack.head.time_ns.saturating_sub(sharing * u64::from(SAMPLE_UNIT_NS));
             self.waited(wait, Some((time_ns, stack, snapshot.as_ref())));

@@ -42,7 +42,7 @@ struct Begun {
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) registers: [u64; REGISTER_COUNT],
-    /// Address behind the stack; 0 if it is not known.
+    /// Address after the stack; 0 if it is not known.
     pub(super) stack_end: Avma,
     pub(super) copied: Copied,
     /// The outer stacks, the innermost first: the one that was interrupted by the signal whose handler runs on this stack; or, if this is

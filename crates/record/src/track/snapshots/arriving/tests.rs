@@ -33,7 +33,7 @@ fn bytes(taken: &Taken) -> Vec<u8> {
 
 #[test]
 fn a_stack_begins_at_its_stack_pointer_and_ends_where_it_was_to_end() {
-    // Below the stack pointer lies what nobody uses any more; behind the end, arguments of the program.
+    // Below the stack pointer lies what nobody uses any more; after the end, arguments of the program.
     let first: [u8; 4096] = std::array::from_fn(|at| if at < 0xe00 { 1 } else { (at / 16) as u8 });
     let mut arriving = Arriving::default();
     arriving.registers(&registers(1, PAGE + 0x1100, &[9; 128]));
@@ -81,7 +81,7 @@ fn a_page_that_did_not_come_ends_what_is_known_and_is_asked_for() {
     let cut = taken(&mut arriving, PAGE + 0x3000, &sent, &[1, 2, 3]);
     assert_eq!(bytes(&cut), [1; 0x200]);
     assert_eq!(arriving.take_missing(), [PageKey::new(TID, Avma(PAGE + 0x1000))]);
-    // What lies behind it came, though, and is known when the other one is.
+    // What lies after it came, though, and is known when the other one is.
     let whole = taken(&mut arriving, PAGE + 0x3000, &[(PAGE + 0x1000, [2; 4096])], &[1, 2, 3]);
     assert_eq!(bytes(&whole), [&[1; 0x200][..], &[2; 0x1000], &[3; 0x1000]].concat());
     // Another hash is another content.
