@@ -3,6 +3,10 @@
 #ifndef ICECORE_ACCOUNT_H
 #define ICECORE_ACCOUNT_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "wire.h"
+
 /* The number of threads that have ended and are not freed. */
 __s64 unfreed = 0;
 

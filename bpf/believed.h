@@ -3,6 +3,12 @@
 #ifndef ICECORE_BELIEVED_H
 #define ICECORE_BELIEVED_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "scratch.h"
+#include "signals.h"
+#include "wire.h"
+
 /* Returns true if a thread runs on its alternate signal stack. */
 static __always_inline bool is_on_signal_stack(__u64 sp)
 {

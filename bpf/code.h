@@ -8,6 +8,9 @@
 #ifndef ICECORE_CODE_H
 #define ICECORE_CODE_H
 
+#include "kernel.h"
+#include "wire.h"
+
 /* linux/maple_tree.h. A node has 256 bytes. Ranges end at pivots, and pivots that are not used are 0. */
 #define MAPLE_NODE_WORDS 32
 /* A tree of the most mappings that a process may have is not deeper. */

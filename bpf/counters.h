@@ -3,6 +3,11 @@
 #ifndef ICECORE_COUNTERS_H
 #define ICECORE_COUNTERS_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "sample.h"
+#include "wire.h"
+
 /* The most threads of a process whose counters are added up by bpf_loop, and without it or at the end of a process. */
 #define MAX_THREADS (1 << 16)
 #define FEW_THREADS 64

@@ -3,8 +3,10 @@
 #ifndef ICECORE_EVENTS_H
 #define ICECORE_EVENTS_H
 
-/* The rate of an event is bounded in steps of this time, 2^24 ns: 17 ms. */
-#define WINDOW_BITS 24
+#include "kernel.h"
+#include "maps.h"
+#include "registers.h"
+#include "wire.h"
 
 /* What user space wants of an event, by its number. */
 struct choice {

@@ -3,9 +3,11 @@
 #ifndef ICECORE_GO_H
 #define ICECORE_GO_H
 
+#include "kernel.h"
+#include "wire.h"
+
 /* The most C stacks between two Go stacks that are sent. */
 #define GO_MAX_BACKS 4
-#define GO_TOPS 4
 
 /* A range of code, as distances from the beginning of the Go code: `low` is inside, `high` is the first byte after it. */
 struct go_range {
@@ -93,7 +95,6 @@ struct go_stacks {
 #define GO_G0_OF_M 0
 /* The bounds of a stack that Go did not make are not exact. */
 #define GO_SLACK_BYTES 256
-#define READ_USER(to, from) bpf_probe_read_user(&(to), sizeof(to), (void *)(from))
 
 /* Returns true if a return address follows a call in a function. */
 static __always_inline bool has_called(const struct go_stacks *go, const struct go_range *function, __u64 return_address)

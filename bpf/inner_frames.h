@@ -11,6 +11,10 @@
 #ifndef ICECORE_INNER_FRAMES_H
 #define ICECORE_INNER_FRAMES_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "wire.h"
+
 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_NOLOAD 0x400

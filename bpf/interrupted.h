@@ -3,6 +3,13 @@
 #ifndef ICECORE_INTERRUPTED_H
 #define ICECORE_INTERRUPTED_H
 
+#include "kernel.h"
+#include "pages.h"
+#include "registers.h"
+#include "scratch.h"
+#include "signals.h"
+#include "wire.h"
+
 #if defined(__TARGET_ARCH_x86)
 /* The frame of a signal lies within this distance below the top of the stack: vector registers may lie between. */
 #define MAX_SIGNAL_FRAME (16 << 10)

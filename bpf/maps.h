@@ -3,10 +3,8 @@
 #ifndef ICECORE_MAPS_H
 #define ICECORE_MAPS_H
 
-/* The verifier checks a function that is not static once and by itself. It follows a static function again for every path that leads
- * there: with the loops below that took 382,000 instructions on 6.1, and more than the million that 7.2 allows. A function that is
- * verified alone takes numbers and pointers to structures, which it must compare with 0, and returns a number. */
-#define VERIFIED_ALONE __noinline
+#include "kernel.h"
+#include "wire.h"
 
 /* Settings; constants to the verifier. */
 const volatile __u32 target_mode = TARGET_SYSTEM;

@@ -3,6 +3,17 @@
 #ifndef ICECORE_OPEN_WAITS_H
 #define ICECORE_OPEN_WAITS_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "pages.h"
+#include "registers.h"
+#include "returns.h"
+#include "sample.h"
+#include "scratch.h"
+#include "wait_copies.h"
+#include "waits.h"
+#include "wire.h"
+
 /* Reads registers and stack of a thread that waits into the buffer for a snapshot. This may sleep. Returns false if it came from no code of
  * user space. */
 static __always_inline bool take_waiting_stack(__u32 slot, struct scratch *scratch, struct task_struct *task)

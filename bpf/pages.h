@@ -3,15 +3,17 @@
 #ifndef ICECORE_PAGES_H
 #define ICECORE_PAGES_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "returns.h"
+#include "scratch.h"
+#include "wire.h"
+
 /* The first stack of a process lies within this distance below its start; all others lie farther away, because the kernel
  * keeps mappings 128 MiB away. */
 #define FIRST_STACK_BYTES (128ULL << 20)
 /* The most bytes that are sent of a stack when half of the ring is full. */
 #define SHORTENED_BYTES (16 << 10)
-/* Bits of a page number. Addresses of user space have 48 bits; of 57 (five levels) the upper ones are lost, so that two pages can
- * share one entry. */
-#define PAGE_NUMBER_BITS 36
-
 
 static long find_stack(struct task_struct *task, struct vm_area_struct *vma, struct stack_range *range)
 {

@@ -3,6 +3,17 @@
 #ifndef ICECORE_PROBES_H
 #define ICECORE_PROBES_H
 
+#include "kernel.h"
+#include "events.h"
+#include "maps.h"
+#include "registers.h"
+#include "returns.h"
+#include "sample.h"
+#include "scratch.h"
+#include "snapshot.h"
+#include "walk.h"
+#include "wire.h"
+
 /* Takes the sample of a hit in the kernel that weighs so much. The innermost kernel frames, so many, are ours. */
 static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_weighs, __u32 ours, bool with_loop)
 {

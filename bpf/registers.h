@@ -3,6 +3,12 @@
 #ifndef ICECORE_REGISTERS_H
 #define ICECORE_REGISTERS_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "returns.h"
+#include "scratch.h"
+#include "wire.h"
+
 #if defined(__TARGET_ARCH_x86)
 /* `from(field)` reads a register. */
 #define COPY_REGISTERS(to, from)                                                                                      \

@@ -8,6 +8,9 @@
 #ifndef ICECORE_RETURNS_H
 #define ICECORE_RETURNS_H
 
+#include "kernel.h"
+#include "wire.h"
+
 /* The kernel's own limit for a thread (MAX_URETPROBE_DEPTH). */
 #define MAX_RETURNS 64
 /* The part of the kernel's page for probes that the trampoline has (UPROBE_XOL_SLOT_BYTES). */

@@ -3,6 +3,12 @@
 #ifndef ICECORE_SAMPLE_H
 #define ICECORE_SAMPLE_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "registers.h"
+#include "scratch.h"
+#include "wire.h"
+
 /* Returns true if a task is sampled, except for the cgroups that are chosen. */
 static __always_inline bool is_listed(__u32 tgid, __u32 tid)
 {

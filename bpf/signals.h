@@ -3,6 +3,9 @@
 #ifndef ICECORE_SIGNALS_H
 #define ICECORE_SIGNALS_H
 
+#include "kernel.h"
+#include "scratch.h"
+
 #if defined(__TARGET_ARCH_x86)
 /* Where the frame of a signal has the signals that were blocked before (struct rt_sigframe). */
 #define SIGNAL_FRAME_MASK 304

@@ -3,6 +3,19 @@
 #ifndef ICECORE_SNAPSHOT_H
 #define ICECORE_SNAPSHOT_H
 
+#include "kernel.h"
+#include "believed.h"
+#include "go.h"
+#include "interrupted.h"
+#include "maps.h"
+#include "pages.h"
+#include "registers.h"
+#include "returns.h"
+#include "scratch.h"
+#include "table_walk.h"
+#include "walk.h"
+#include "wire.h"
+
 /* The most bytes that are sent of the stack of a leaf whose callers keep frame pointers. */
 #define LEAF_BYTES (64 << 10)
 /* The largest thread stack that Go makes. C made the larger ones, and they may extend beyond the bounds that Go has noted. */

@@ -3,6 +3,9 @@
 #ifndef ICECORE_SYMBOLS_H
 #define ICECORE_SYMBOLS_H
 
+#include "kernel.h"
+#include "wire.h"
+
 /* Addresses that user space asks for; 0 asks for nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -3,6 +3,16 @@
 #ifndef ICECORE_TABLE_WALK_H
 #define ICECORE_TABLE_WALK_H
 
+#include "kernel.h"
+#include "code.h"
+#include "go.h"
+#include "maps.h"
+#include "returns.h"
+#include "scratch.h"
+#include "signals.h"
+#include "tables.h"
+#include "wire.h"
+
 /* How often a walk goes to another stack: from a handler of a signal, and from functions that switch stacks. */
 #define MAX_SWITCHES 8
 /* Where a signal's frame has the alternate stack and its size, and registers, from its stack pointer on (struct rt_sigframe). */

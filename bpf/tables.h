@@ -11,8 +11,8 @@
 #ifndef ICECORE_TABLES_H
 #define ICECORE_TABLES_H
 
-/* Rows are looked up in blocks of code of this size. */
-#define CODE_BLOCK_BITS 8
+#include "kernel.h"
+#include "wire.h"
 
 /* Rows in order, or positions of rows, one for each block of code: that of the row which holds at its begin, and how many rows follow it in
  * the block; 0: none. A chunk of rows ends with the first row of the next one. */

@@ -3,6 +3,14 @@
 #ifndef ICECORE_TASKS_H
 #define ICECORE_TASKS_H
 
+#include "kernel.h"
+#include "account.h"
+#include "go.h"
+#include "maps.h"
+#include "sample.h"
+#include "waits.h"
+#include "wire.h"
+
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
 				      __u32 parent_tgid, __u32 whole_group, __u64 flags)
 {

@@ -7,6 +7,17 @@
 #ifndef ICECORE_WAIT_COPIES_H
 #define ICECORE_WAIT_COPIES_H
 
+#include "kernel.h"
+#include "go.h"
+#include "maps.h"
+#include "pages.h"
+#include "registers.h"
+#include "returns.h"
+#include "sample.h"
+#include "scratch.h"
+#include "table_walk.h"
+#include "wire.h"
+
 struct wait_copy {
 	/* The record that is sent. Of a walk, `top` holds the frames instead. */
 	struct registers_record taken;

@@ -9,6 +9,16 @@
 #ifndef ICECORE_WAITS_H
 #define ICECORE_WAITS_H
 
+#include "kernel.h"
+#include "inner_frames.h"
+#include "maps.h"
+#include "pages.h"
+#include "sample.h"
+#include "scratch.h"
+#include "snapshot.h"
+#include "wait_copies.h"
+#include "wire.h"
+
 /* libbpf compares the types of the kernel function below with those of the kernel; a declaration is not enough. */
 struct bpf_map {
 	__u32 id;

@@ -3,6 +3,15 @@
 #ifndef ICECORE_WAKERS_H
 #define ICECORE_WAKERS_H
 
+#include "kernel.h"
+#include "maps.h"
+#include "sample.h"
+#include "scratch.h"
+#include "snapshot.h"
+#include "waits.h"
+#include "walk.h"
+#include "wire.h"
+
 /* Finds the innermost interrupt in a kernel stack, and where the code that it interrupted begins. */
 struct finding {
 	const struct scratch *scratch;

@@ -8,46 +8,78 @@
 #ifndef ICECORE_WIRE_H
 #define ICECORE_WIRE_H
 
-#define COMM_LEN 16
-/* The deepest user stack that --max-depth may ask for; a power of two. */
-#define MAX_USER_FRAMES 4096
-/* The kernel's own limit (kernel.perf_event_max_stack) for bpf_get_stack. */
-#define MAX_KERNEL_FRAMES 127
-/* The longest path of a cgroup that is reported, and the most cgroups that may be targets. */
-#define CGROUP_PATH_LEN 1024
-#define MAX_TARGET_CGROUPS 64
-/* Bytes of the stack that are sent with the registers; the most of them if a Go leaf has a larger frame; and the size of the pages in
- * which the rest of the stack is sent. */
-#define TOP_LEN 128
-#define MAX_TOP_LEN 2048
-#define STACK_PAGE_LEN 4096
-/* The largest value of --stack-bytes, and the number of pages that it touches. */
-#define MAX_STACK_BYTES (1 << 20)
-#define MAX_STACK_PAGES (MAX_STACK_BYTES / STACK_PAGE_LEN + 1)
-/* Programs that interrupt each other on a CPU each take a buffer of their own; a CPU has this many. */
-#define LANES 4
-/* The lower bits of a snapshot's number count up; the bits above are the number of the buffer: CPU * LANES + lane. */
-#define SNAPSHOT_BITS 40
-/* The most addresses that one look for names of kernel functions asks for. */
-#define MAX_ASKED 512
-/* The most events of one recording. The cookie of a program's attachment is the number of its event. */
-#define MAX_EVENTS 64
-/* The most CPUs that --cpu can choose from for probes; the counters of other CPUs need no such list. */
-#define MAX_CPUS 4096
+#include "kernel.h"
+
+/* The numbers that both sides know. */
+enum limits {
+	COMM_LEN = 16,
+	/* The deepest user stack that --max-depth may ask for; a power of two. */
+	MAX_USER_FRAMES = 4096,
+	/* The kernel's own limit (kernel.perf_event_max_stack) for bpf_get_stack. */
+	MAX_KERNEL_FRAMES = 127,
+	/* The longest path of a cgroup that is reported, and the most cgroups that may be targets. */
+	CGROUP_PATH_LEN = 1024,
+	MAX_TARGET_CGROUPS = 64,
+	/* The size of the pages in which a stack is sent, and the largest value of --stack-bytes. */
+	STACK_PAGE_LEN = 4096,
+	MAX_STACK_BYTES = 1 << 20,
+	/* Bits of the number of a page. Addresses of user space have 48 bits; of 57 (five levels) the upper ones are lost, so that two pages
+	 * can share one entry. */
+	PAGE_NUMBER_BITS = 36,
+	/* Programs that interrupt each other on a CPU each take a buffer of their own; a CPU has this many. */
+	LANES = 4,
+	/* The lower bits of a snapshot's number count up; the bits above are the number of the buffer: CPU * LANES + lane. */
+	SNAPSHOT_BITS = 40,
+	/* The most addresses that one look for names of kernel functions asks for. */
+	MAX_ASKED = 512,
+	/* The most events of one recording. The cookie of a program's attachment is the number of its event. */
+	MAX_EVENTS = 64,
+	/* The most functions of the kernel that call programs of a recording themselves (fentry, fexit). */
+	MAX_CALLING = 4,
+	/* The rate of an event is bounded in steps of 2 to this power nanoseconds: 17 ms. */
+	WINDOW_BITS = 24,
+	/* The most CPUs that --cpu can choose from for probes; the counters of other CPUs need no such list. */
+	MAX_CPUS = 4096,
+	/* Unwind tables: the rows of a chunk, the chunks of a segment, and the most segments (64 MiB) and files. */
+	CHUNK_ROWS = 512,
+	SEGMENT_CHUNKS = 256,
+	MAX_SEGMENTS = 64,
+	MAX_TABLES = 4096,
+	/* How many rows each CPU remembers. */
+	KNOWN_ROWS = 4096,
+	/* Rows are looked up in blocks of code of 2 to this power bytes. */
+	CODE_BLOCK_BITS = 8,
+	/* The lowest bits of a position are the number of rows that follow. */
+	POSITION_COUNT_BITS = 9,
+	/* A user frame's address with this bit is that of an instruction that a signal has interrupted. */
+	FRAME_INTERRUPTED_BIT = 63,
+	/* The functions of Go that stacks begin with. */
+	GO_TOPS = 4,
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_x86)
-#define REGISTER_COUNT 17
-#define STACK_POINTER 7
+	REGISTER_COUNT = 17,
+	STACK_POINTER = 7,
+#else
+	REGISTER_COUNT = 33,
+	STACK_POINTER = 31,
+#endif
+};
+
+/* Numbers of the programs alone: the frame pointer, and what a call pushes. */
+#if defined(__TARGET_ARCH_x86)
 #define FRAME_POINTER 6
-/* What a call pushes. */
 #define RETURN_ADDRESS_BYTES 8
 #else
-#define REGISTER_COUNT 33
-#define STACK_POINTER 31
 #define FRAME_POINTER 29
 #define RETURN_ADDRESS_BYTES 0
 #endif
+/* Bytes of the stack that are sent with the registers, and the most of them if a Go leaf has a larger frame. */
+#define TOP_LEN 128
+#define MAX_TOP_LEN 2048
+/* The number of pages that the largest stack touches. */
+#define MAX_STACK_PAGES (MAX_STACK_BYTES / STACK_PAGE_LEN + 1)
+#define FRAME_INTERRUPTED (1ULL << FRAME_INTERRUPTED_BIT)
 
 enum record_type {
 	RECORD_SAMPLE = 1,
@@ -65,18 +97,6 @@ enum record_type {
 	RECORD_NO_TABLE = 13,
 	RECORD_PROCESS = 20,
 };
-
-/* Unwind tables: the rows of a chunk, the chunks of a segment, and the most segments (64 MiB) and files. */
-#define CHUNK_ROWS 512
-#define SEGMENT_CHUNKS 256
-#define MAX_SEGMENTS 64
-#define MAX_TABLES 4096
-/* How many rows each CPU remembers. */
-#define KNOWN_ROWS 4096
-/* The lowest bits of a position are the number of rows that follow. */
-#define POSITION_COUNT_BITS 9
-/* A user frame's address with this bit is that of an instruction that a signal has interrupted. */
-#define FRAME_INTERRUPTED (1ULL << 63)
 
 /* How a row of unwind tables finds the caller; the numbers are those of `RowKind` in crates/elf/src/walk_rows.rs. */
 enum row_kind {
@@ -134,9 +154,6 @@ enum loss_cause {
 	LOSS_MISSED_RUNS = 7,
 	LOSS_CAUSES = 8,
 };
-
-/* The most functions of the kernel that call programs of a recording themselves (fentry, fexit). */
-#define MAX_CALLING 4
 
 /* The most arguments of a function that a hit can weigh. */
 #define MAX_ARGUMENTS 8
@@ -330,10 +347,12 @@ enum waker {
 #define INNER_FRAMES 12
 
 /* Flags of a wait. */
-#define WAIT_BEGAN_BEFORE 1
-#define WAIT_NOT_ENDED 2
-/* RECORD_WAIT_STACK follows, when the thread returns to user space. */
-#define WAIT_HAS_STACK 4
+enum wait_flags {
+	WAIT_BEGAN_BEFORE = 1,
+	WAIT_NOT_ENDED = 2,
+	/* RECORD_WAIT_STACK follows, when the thread returns to user space. */
+	WAIT_HAS_STACK = 4,
+};
 
 /*
  * A thread is on a CPU again. It waited in two parts: until somebody woke it, and then for a CPU.

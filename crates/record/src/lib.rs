@@ -12,10 +12,11 @@
 //!
 //! | room | what lives there |
 //! |---|---|
+//! | `skeleton` | the BPF programs, and the types and numbers of bpf/wire.h, as build.rs generates them |
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups |
 //! | `settings` | the settings of a recording, as plain types |
-//! | `kernel` | the BPF programs, the perf events that run them, the bytes of their records |
+//! | `kernel` | loads the BPF programs, opens the perf events that run them, decodes their records |
 //! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
 //! | `track` | events to rows: pure, tested from bytes |
 //! | `collect` | what a report on another machine needs of the files that were hit |
@@ -37,6 +38,7 @@ mod machine;
 mod proc;
 pub mod run;
 mod settings;
+mod skeleton;
 mod sys;
 mod threads;
 mod track;

@@ -14,6 +14,7 @@ mod golden_diff;
 mod golden_diff_flame;
 mod golden_names;
 mod golden_time;
+mod headers;
 mod long_stacks;
 mod merge;
 mod rooms;

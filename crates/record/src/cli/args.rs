@@ -11,6 +11,7 @@ use icecore_text::door::{Door, Kind};
 
 use super::seconds::{self, Interval};
 use crate::settings::{Embed, Unwind};
+use crate::skeleton::types::limits;
 
 /// Samples this machine with eBPF and writes what it saw into one small file
 ///
@@ -135,7 +136,7 @@ pub struct Args {
     pub cpus: Option<String>,
 
     /// Record at most N user frames of a stack (1 to 4096); longer stacks are truncated and marked
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::MAX_USER_FRAMES.0)))]
     pub max_depth: u32,
 
     /// How to find user stacks
@@ -335,7 +336,9 @@ fn parse_flush_bytes(text: &str) -> Result<u64, String> {
 }
 
 fn parse_stack_bytes(text: &str) -> Result<u32, String> {
-    let bytes = u32::try_from(parse_size(text)?).ok().filter(|bytes| (4 << 10..=1 << 20).contains(bytes));
+    let bytes = u32::try_from(parse_size(text)?)
+        .ok()
+        .filter(|bytes| (limits::STACK_PAGE_LEN.0..=limits::MAX_STACK_BYTES.0).contains(bytes));
     bytes.ok_or("must lie between 4K and 1M".to_owned())
 }
 

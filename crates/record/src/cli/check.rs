@@ -13,6 +13,7 @@ use super::summary;
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::settings::{Destination, OffCpu, Options, Target, Unwind};
+use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
 use crate::sys::user::{self, User};
 
@@ -21,8 +22,8 @@ const MIN_RING_BYTES: u64 = 256 << 10;
 /// The largest ring that the recorder offers, bytes.
 const MAX_RING_BYTES: u64 = 1 << 30;
 
-/// The most cgroups that can be sampled at once: `MAX_TARGET_CGROUPS` of bpf/wire.h.
-const MAX_CGROUPS: usize = 64;
+/// The most cgroups that can be sampled at once.
+const MAX_CGROUPS: usize = limits::MAX_TARGET_CGROUPS.0 as usize;
 
 /// Turns the command line into the options of a recording.
 ///

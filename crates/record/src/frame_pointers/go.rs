@@ -14,6 +14,8 @@ use object::read::ReadRef;
 use icecore_elf::go::{self, Function, Pclntab, SectionBytes};
 use icecore_elf::{Avma, FileOff, Layout};
 
+use crate::skeleton::types::limits;
+
 /// Where Go's code lies, and where the runtime keeps its notes: `struct go_places` of bpf/go.h.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct GoPlaces {
@@ -75,7 +77,7 @@ pub(super) struct Go {
 const SWITCHES: &[u8] = b"runtime.systemstack";
 const SAVES: &[u8] = b"gosave_systemstack_switch";
 /// The first calls the first functions of threads; the others have given up their goroutine, which another thread may run by now.
-const TOPS: [&[u8]; 4] = [b"mstart", b"mcall", b"gopreempt_m", b"preemptPark"];
+const TOPS: [&[u8]; limits::GO_TOPS.0 as usize] = [b"mstart", b"mcall", b"gopreempt_m", b"preemptPark"];
 /// The beginning of the names of functions that call `gcWriteBarrier`, until Go 1.20.
 const BARRIERS: &[u8] = b"gcWriteBarrier";
 /// The most code that is read of `systemstack` and `gosave_systemstack_switch`, which have a hundred bytes.

@@ -23,6 +23,7 @@ use crate::kernel::sampler::{self, Chunk, MAX_CHUNKS, MAX_TABLES};
 use crate::kernel::wire::{FileKey, NoTable};
 use crate::machine::identity::open_regular;
 use crate::proc::scan;
+use crate::skeleton::types::limits;
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
@@ -36,13 +37,11 @@ const MAX_HELD: usize = 64;
 const MAX_CODE_BYTES: u32 = 1 << 30;
 /// The largest vDSO that is read.
 const MAX_VDSO_BYTES: usize = 64 << 10;
-/// `CHUNK_ROWS` of bpf/wire.h, and the positions of a chunk.
+/// The rows of a chunk, and the positions.
 const ROWS: usize = size_of::<Chunk>() / size_of::<u64>();
 const POSITIONS: usize = size_of::<Chunk>() / size_of::<u32>();
-/// `CODE_BLOCK_BITS` of bpf/tables.h.
-const BLOCK_BITS: u32 = 8;
-/// `POSITION_COUNT_BITS` of bpf/wire.h.
-const COUNT_BITS: u32 = 9;
+const BLOCK_BITS: u32 = limits::CODE_BLOCK_BITS.0;
+const COUNT_BITS: u32 = limits::POSITION_COUNT_BITS.0;
 /// A row that no place reaches.
 const BEYOND: u64 = u32::MAX as u64;
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Iter, Link};
 use rustc_hash::FxHashMap;
 
-use crate::kernel::skeleton::types::process_record;
 use crate::kernel::wire::{self, Event, Process};
 use crate::proc::cgroup::{self, Cgroup};
 use crate::proc::counters::{self, Values};
 use crate::settings::Target;
+use crate::skeleton::types::process_record;
 use crate::sys::clock;
 
 /// The most processes of one reading.

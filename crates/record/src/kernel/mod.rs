@@ -4,6 +4,5 @@ pub(crate) mod census;
 pub(crate) mod events;
 pub(crate) mod names;
 pub(crate) mod sampler;
-pub(crate) mod skeleton;
 pub(crate) mod sweep;
 pub(crate) mod wire;

@@ -6,9 +6,9 @@ use icecore_elf::Avma;
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle};
 
 use crate::proc::kallsyms::{KernelFunction, parse_place};
+use crate::skeleton::types::limits;
 
-/// `MAX_ASKED` of bpf/wire.h.
-const MAX_ASKED: usize = 512;
+const MAX_ASKED: usize = limits::MAX_ASKED.0 as usize;
 
 /// The names of kernel functions.
 #[derive(Debug)]

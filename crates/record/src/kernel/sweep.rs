@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Iter, Link};
 use rustc_hash::FxHashMap;
 
-use crate::kernel::skeleton::types::cpu_time_record;
 use crate::kernel::wire;
+use crate::skeleton::types::cpu_time_record;
 
 /// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(1);

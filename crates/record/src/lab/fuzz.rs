@@ -10,14 +10,14 @@ use icecore_elf::{Avma, Layout, static_probes};
 use crate::collect::jit::{Requested, dump, perf_map};
 use crate::collect::{functions, rules_for, sections};
 use crate::frame_pointers;
-use crate::kernel::skeleton::types::{
-    cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
-    sample_record, stack_record, task_record, wait_record,
-};
 use crate::kernel::wire::{self, Event, Report};
 use crate::machine::build_id;
 use crate::proc::kallsyms::Kallsyms;
 use crate::proc::{cgroup, cpus, maps, scan};
+use crate::skeleton::types::{
+    cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
+    sample_record, stack_record, task_record, wait_record,
+};
 use crate::track::jit::Piece;
 
 /// Decodes a record of the ring; returns true if it is valid.

@@ -16,13 +16,13 @@ use crate::cli::summary::tell;
 use crate::frame_pointers::FramePointers;
 use crate::kernel::events;
 use crate::kernel::sampler::{Sampler, WAYS};
-use crate::kernel::skeleton::types::{
-    cpu_time_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
-    task_record,
-};
 use crate::proc::scan::{Process, Scan};
 use crate::run::WAITING;
 use crate::settings::{Embed, Options};
+use crate::skeleton::types::{
+    cpu_time_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
+    task_record,
+};
 use crate::sys::clock;
 use crate::threads::chunk::Chunk;
 use crate::threads::counts::Counts;

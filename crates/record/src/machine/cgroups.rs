@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::kernel::wire::Head;
 use crate::proc::cgroup;
+use crate::skeleton::types::limits;
 use crate::sys::clock;
 
 /// The number of processes, of threads outside the cgroup of their process, and of cgroups that are remembered before all are forgotten.
@@ -23,8 +24,8 @@ const REMEMBERED: usize = 64 << 10;
 /// The hierarchy is walked again for an unknown id, but at most this often.
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 
-/// The BPF programs copy no more bytes of a path than this: `CGROUP_PATH_LEN` of bpf/wire.h, less its NUL.
-const MAX_TOLD: usize = 1023;
+/// The BPF programs copy no more bytes of a path than this: a NUL follows.
+const MAX_TOLD: usize = limits::CGROUP_PATH_LEN.0 as usize - 1;
 /// Marks a truncated path.
 const CUT: &str = "…";
 

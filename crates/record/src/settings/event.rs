@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::skeleton::types::limits;
 use crate::sys::perf::{Counter, Rate};
 
-/// The most events of one recording: `MAX_EVENTS` of bpf/wire.h.
-pub(crate) const MAX_EVENTS: usize = 64;
+/// The most events of one recording.
+pub(crate) const MAX_EVENTS: usize = limits::MAX_EVENTS.0 as usize;
 
 /// An event of which samples are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 use super::Sampler;
 use crate::kernel::names::KernelNames;
 use crate::kernel::wire::{FileKey, PageKey};
+use crate::skeleton::types::limits;
 
-/// `MAX_TABLES` of bpf/wire.h: the most files that have unwind tables in the sampler at one time.
-pub(crate) const MAX_TABLES: usize = 4096;
-/// `SEGMENT_CHUNKS` and `MAX_SEGMENTS` of bpf/wire.h.
-const SEGMENT_CHUNKS: u32 = 256;
+/// The most files that have unwind tables in the sampler at one time.
+pub(crate) const MAX_TABLES: usize = limits::MAX_TABLES.0 as usize;
+const SEGMENT_CHUNKS: u32 = limits::SEGMENT_CHUNKS.0;
 /// The most chunks of all tables: 64 MiB.
-pub(crate) const MAX_CHUNKS: u32 = 64 * SEGMENT_CHUNKS;
+pub(crate) const MAX_CHUNKS: u32 = limits::MAX_SEGMENTS.0 * SEGMENT_CHUNKS;
 const CHUNK_BYTES: u32 = size_of::<Chunk>() as u32;
 
 /// The number of processes that can be trusted at one time.
@@ -87,7 +87,7 @@ impl SentPages {
 }
 
 /// A part of the unwind tables: `union table_chunk` of bpf/tables.h.
-pub(crate) type Chunk = [u64; 512];
+pub(crate) type Chunk = [u64; limits::CHUNK_ROWS.0 as usize];
 
 /// The bytes of a chunk.
 pub(crate) fn bytes_of(chunk: &Chunk) -> [u8; size_of::<Chunk>()] {

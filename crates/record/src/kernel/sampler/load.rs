@@ -16,10 +16,10 @@ use libbpf_rs::{
 
 use super::lists::MAX_TRUSTED;
 use super::{Sampler, StacksOfWaits, Walker, has_uprobe_multi, is_kernel_since};
-use crate::kernel::skeleton::IcecoreSkelBuilder;
-use crate::kernel::skeleton::types::{self, copy_mode, target_mode};
 use crate::proc::kallsyms;
 use crate::settings::{Edge, Event, Hook, Of, Options, Place, Source, Take, Target, Unwind, Weight};
+use crate::skeleton::IcecoreSkelBuilder;
+use crate::skeleton::types::{self, copy_mode, limits, target_mode};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
@@ -31,8 +31,6 @@ const MAX_WAITING: u32 = 128 << 10;
 const MAX_CALLS: u32 = 64 << 10;
 /// The number of threads whose stacks are copied when they leave their CPU: 18 MiB of the kernel's memory.
 const MAX_WAIT_COPIES: u32 = 8 << 10;
-/// `KNOWN_ROWS` of bpf/wire.h: rows of unwind tables that a CPU remembers.
-const KNOWN_ROWS: u32 = 4096;
 /// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
 const WITHOUT: &str = "ICECORE_WITHOUT";
 /// The most ways to load the programs.
@@ -41,11 +39,7 @@ pub(crate) const WAYS: usize = 5;
 /// they do (bpf/icecore.bpf.c).
 const STACKS_OF_CPUS: (u32, u32) = (6, 13);
 const KEPT_CPUS: (u32, u32) = (6, 15);
-/// `LANES`, `MAX_CALLING`, `MAX_CPUS` and `WINDOW_BITS` of bpf/wire.h and bpf/events.h.
-const LANES: u32 = 4;
-const MAX_CALLING: usize = 4;
-const MAX_CPUS: u32 = 4096;
-const WINDOW_BITS: u32 = 24;
+const MAX_CALLING: usize = limits::MAX_CALLING.0 as usize;
 /// The number of stack pages on the list of sent pages: 256 MiB of stacks, 5 MiB of memory.
 const MAX_SENT_PAGES: u32 = 64 << 10;
 /// The number of processes and threads that can be followed at one time, if the kernel allows as many: 8 MiB of its memory.
@@ -198,8 +192,9 @@ impl<'obj> Sampler<'obj> {
         rodata.some_cpus = options.some_cpus;
         for cpu in &options.cpus {
             let word = rodata.target_cpus.get_mut(*cpu as usize / 64);
-            *word.with_context(|| format!("cannot sample CPU {cpu}: the limit is {}", MAX_CPUS - 1))? |=
-                1 << (cpu % 64);
+            *word.with_context(|| {
+                format!("cannot sample CPU {cpu}: the limit is {}", limits::MAX_CPUS.0 - 1)
+            })? |= 1 << (cpu % 64);
         }
 
         let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
@@ -231,7 +226,7 @@ impl<'obj> Sampler<'obj> {
             open.maps.sent_pages.set_max_entries(MAX_SENT_PAGES)?;
         }
         if walks_tables {
-            open.maps.known_rows.set_max_entries(cpus * KNOWN_ROWS)?;
+            open.maps.known_rows.set_max_entries(cpus * limits::KNOWN_ROWS.0)?;
         }
         if options.unwind.judges() {
             open.maps.trusted_tgids.set_max_entries(MAX_TRUSTED as u32)?;
@@ -393,7 +388,7 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
         has_cookies || by_cookie <= 1,
         "cannot record {by_cookie} events at once: this kernel has no cookies of programs (5.15); record one event at a time"
     );
-    Ok(LANES)
+    Ok(limits::LANES.0)
 }
 
 /// Returns the bytes of the `struct choice` of a probe (bpf/events.h).
@@ -407,7 +402,7 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
         Weight::ReturnedInt => types::weight::WEIGHT_RETURN_INT.0,
         Weight::Duration => types::weight::WEIGHT_DURATION.0,
     };
-    let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << WINDOW_BITS);
+    let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << limits::WINDOW_BITS.0);
     let most = match options.max_event_rate {
         0 => 0,
         rate => ((rate as f64 / windows_per_second) as u32).max(2),

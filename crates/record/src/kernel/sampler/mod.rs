@@ -17,11 +17,11 @@ use libbpf_rs::{
 };
 
 use super::events::Opened;
-use super::skeleton::IcecoreSkel;
-use super::skeleton::types::{loss_cause, target_state};
 use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
 use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
+use crate::skeleton::IcecoreSkel;
+use crate::skeleton::types::{loss_cause, target_state};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};

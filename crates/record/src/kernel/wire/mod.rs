@@ -11,9 +11,10 @@ use std::os::unix::fs::MetadataExt as _;
 
 use icecore_elf::Avma;
 
-use crate::kernel::skeleton::types::{
-    account_moment, cgroup_record, cpu_time_record, file_key, no_table_record, page_record, record_head,
-    record_type, registers_record, sample_record, stack_record, task_record, wait_record,
+use crate::skeleton::types::{
+    account_moment, cgroup_record, cpu_time_record, file_key, limits, no_table_record, page_record,
+    record_head, record_type, registers_record, sample_record, stack_record, task_record, wait_flags,
+    wait_record,
 };
 pub(crate) use process::Process;
 #[cfg(test)]
@@ -24,18 +25,9 @@ pub(crate) use reports::{FileRef, NewMapping, Report, reports};
 pub(crate) const REGISTER_COUNT: usize =
     (offset_of!(registers_record, top) - offset_of!(registers_record, registers)) / 8;
 /// The position of the stack pointer among them; the program counter is the last one.
-pub(crate) const STACK_POINTER: usize = if cfg!(target_arch = "x86_64") { 7 } else { 31 };
+pub(crate) const STACK_POINTER: usize = limits::STACK_POINTER.0 as usize;
 /// The size of a stack page, bytes.
-pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The lower bits of a snapshot's number count up in a buffer of the sampler; the bits above are the number of the buffer
-/// (`SNAPSHOT_BITS` of bpf/wire.h).
-const SNAPSHOT_BITS: u32 = 40;
-/// Flags of a wait in bpf/wire.h.
-const WAIT_BEGAN_BEFORE: u32 = 1;
-const WAIT_NOT_ENDED: u32 = 2;
-const WAIT_HAS_STACK: u32 = 4;
-/// The number of bits of a page number in [`PageKey`]: `PAGE_NUMBER_BITS` in bpf/pages.h.
-const PAGE_NUMBER_BITS: u32 = 36;
+pub(crate) const PAGE_BYTES: u64 = limits::STACK_PAGE_LEN.0 as u64;
 
 /// A stack page of a thread, as the key of the sampler's list of sent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +35,8 @@ pub(crate) struct PageKey(pub(crate) u64);
 
 impl PageKey {
     pub(crate) fn new(tid: u32, address: Avma) -> Self {
-        Self(u64::from(tid) << PAGE_NUMBER_BITS | (address.0 / PAGE_BYTES) & ((1 << PAGE_NUMBER_BITS) - 1))
+        const BITS: u32 = limits::PAGE_NUMBER_BITS.0;
+        Self(u64::from(tid) << BITS | (address.0 / PAGE_BYTES) & ((1 << BITS) - 1))
     }
 }
 
@@ -118,7 +111,7 @@ pub(crate) struct Sample<'a> {
 
 /// Returns the buffer of the sampler from which a snapshot comes: what comes from one buffer is not interleaved.
 pub(crate) fn buffer_of(snapshot: u64) -> u32 {
-    (snapshot >> SNAPSHOT_BITS) as u32
+    (snapshot >> limits::SNAPSHOT_BITS.0) as u32
 }
 
 /// A file as the kernel knows it: the bytes of `struct file_key` (bpf/wire.h).
@@ -265,9 +258,9 @@ pub(crate) struct Ran {
     pub(crate) kernel_ns: u64,
 }
 
-/// The address of an instruction that a signal interrupted, if a user frame of a walk is one (`FRAME_INTERRUPTED` of bpf/wire.h).
+/// The address of an instruction that a signal interrupted, if a user frame of a walk is one .
 pub(crate) fn interrupted(frame: Avma) -> Option<Avma> {
-    const FRAME_INTERRUPTED: u64 = 1 << 63;
+    const FRAME_INTERRUPTED: u64 = 1 << limits::FRAME_INTERRUPTED_BIT.0;
     (frame.0 & FRAME_INTERRUPTED != 0).then_some(Avma(frame.0 & !FRAME_INTERRUPTED))
 }
 
@@ -370,6 +363,7 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
 
 fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
     let flags = u32_at(bytes, offset_of!(wait_record, flags))?;
+    let has = |flag: wait_flags| flags & flag.0 != 0;
     let (inner, kernel) =
         bytes.get(size_of::<wait_record>()..wait_bytes(bytes)?)?.split_at_checked(inner_bytes(bytes)?)?;
     let from = usize::from(u16_at(bytes, offset_of!(wait_record, inner_from))?) * 8;
@@ -388,9 +382,9 @@ fn wait<'a>(bytes: &'a [u8], head: Head<'a>) -> Option<Wait<'a>> {
         ),
         state: u32_at(bytes, offset_of!(wait_record, state))?,
         woken_by: *bytes.get(offset_of!(wait_record, woken_by))?,
-        began_before: flags & WAIT_BEGAN_BEFORE != 0,
-        has_not_ended: flags & WAIT_NOT_ENDED != 0,
-        has_stack: flags & WAIT_HAS_STACK != 0,
+        began_before: has(wait_flags::WAIT_BEGAN_BEFORE),
+        has_not_ended: has(wait_flags::WAIT_NOT_ENDED),
+        has_stack: has(wait_flags::WAIT_HAS_STACK),
         kernel_end: *bytes.get(offset_of!(wait_record, kernel_end))?,
         inner: Frames(inner.get(from..).unwrap_or_default()),
         kernel: Frames(kernel),

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use super::{u32_at, u64_at};
-use crate::kernel::skeleton::types::{process_has, process_record};
+use crate::skeleton::types::{process_has, process_record};
 
 /// Counters of a process, over all its threads, also those that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The buffers in which a program puts a sample together: a few for each CPU, because the stack of a program has 512 bytes. */
+#ifndef ICECORE_SCRATCH_H
+#define ICECORE_SCRATCH_H
+
+#include "kernel.h"
+#include "code.h"
+#include "go.h"
+#include "maps.h"
+#include "returns.h"
+#include "wire.h"
+
+/* How many ranges of code a walk remembers: a power of two. */
+#define KNOWN_CODE 8
+
+/* The stack is read in pieces of so many words: a power of two. A call that reads memory of a program costs as much as half a piece. */
+#define WINDOW_WORDS 64
+
+/* A range of code with unwind tables. */
+struct known_code {
+	struct code_range range;
+	struct table table;
+};
+
+/* A state of the mappings of a process. */
+struct known_of {
+	__u64 mm;
+	/* Of the thread: a process may get the number and the memory of one that has ended. */
+	__u64 start_time;
+	__u64 exec_id;
+	/* The kernel counts here how often its mappings may have changed. */
+	__u64 sequence;
+};
+
+/* A walk by unwind tables. */
+struct table_walk {
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+	__u32 fp_is_lost;
+	/* `ip` is that of an instruction, and not one that a call returns to. */
+	__u32 is_interrupted;
+	/* How often the stack was left for another one, and where the walk began on this one. */
+	__u32 switches;
+	__u64 begin;
+	/* The walk came to the beginning of the stack. */
+	__u32 is_whole;
+	/* The walk went over to the stack that a goroutine has left. */
+	__u32 is_over;
+	/* A piece of the stack, and its address. */
+	__u64 window_at;
+	__u64 window[WINDOW_WORDS];
+	/* The code that was last looked up. */
+	struct known_code code;
+	struct known_code known[KNOWN_CODE];
+	/* What the known ranges are of. */
+	struct known_of known_of;
+	__u32 next;
+	struct no_table_record missing;
+	struct tree_search search;
+};
+
+/* The buffers of one program while it takes a sample. */
+struct scratch {
+	/* Kernel frames are written first and user frames after them, so that the record in the ring has no gap. */
+	struct sample_record record;
+	/* 128, not 127: a power of two lets the verifier bound an index with a mask. */
+	__u64 frames[128 + MAX_USER_FRAMES];
+	/* From here on nothing is sent with the sample. */
+	struct table_walk walk;
+	struct go_stacks go;
+	struct returns returns;
+	struct registers_record registers;
+	struct page_record page;
+	struct stack_record stack;
+	/* A power of two, like the frames. */
+	__u64 hashes[512];
+	/* A wait, and its kernel frames: those of when the thread left its CPU, and those of its stack. */
+	struct wait_record wait;
+	__u64 wait_frames[16 + 128];
+	/* The number of the last snapshot. */
+	__u64 snapshots;
+	__u32 is_taken;
+};
+
+_Static_assert(MAX_STACK_PAGES <= 512, "a stack has more pages than there are hashes");
+
+/* Indexed by CPU and lane. (Values of per-CPU arrays end at 32 KiB.) */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+static __always_inline struct scratch *scratch_of(__u32 slot)
+{
+	return bpf_map_lookup_elem(&scratches, &slot);
+}
+
+/* Takes a free buffer of this CPU, and stores its number. Programs of perf events do not nest on a CPU; those of other kinds interrupt
+ * them and each other. What interrupts a program that no thread can preempt gives back what it took before it returns, so such a program
+ * needs no atomic operations, which kernels before 5.12 refuse wherever they stand. */
+static __always_inline struct scratch *claim_scratch_of(__u32 *slot, bool can_be_preempted)
+{
+	__u32 first = bpf_get_smp_processor_id() * lanes;
+
+	if (lanes == 1) {
+		*slot = first;
+		return scratch_of(first);
+	}
+	for (__u32 lane = 0; lane < LANES; lane++) {
+		struct scratch *scratch = scratch_of(first + lane);
+
+		if (!scratch)
+			continue;
+		if (can_be_preempted ? __sync_val_compare_and_swap(&scratch->is_taken, 0, 1) : *(volatile __u32 *)&scratch->is_taken)
+			continue;
+		*(volatile __u32 *)&scratch->is_taken = 1;
+		*slot = first + lane;
+		return scratch;
+	}
+	return 0;
+}
+
+static __always_inline struct scratch *claim_scratch(__u32 *slot)
+{
+	return claim_scratch_of(slot, 1);
+}
+
+static __always_inline void free_scratch(struct scratch *scratch)
+{
+	if (lanes != 1)
+		*(volatile __u32 *)&scratch->is_taken = 0;
+}
+
+#endif
