@@ -35,6 +35,24 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}{CUT}{}", &text[..head], &text[text.len() - tail..]))
 }
 
+/// Breaks a text between words into lines of at most `width` columns; a longer word has a line of its own.
+pub(super) fn lines(text: &str, width: Option<usize>) -> Vec<Cow<'_, str>> {
+    let Some(width) = width.filter(|width| columns(text) > *width) else { return vec![Cow::Borrowed(text)] };
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(Cow::Owned(std::mem::take(&mut line)));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(Cow::Owned(line));
+    lines
+}
+
 /// The columns of one level of indentation.
 const LEVEL: usize = 3;
 

@@ -18,6 +18,10 @@ const MAX_PAGE_BYTES: usize = 256 << 20;
 
 /// By how many blanks a line is indented further that continues another one.
 const CONTINUED: usize = 4;
+/// The column in which the text of an item begins.
+const ITEM: usize = 12;
+/// The lines of the smallest terminal.
+const TERMINAL: usize = 24;
 /// No name is cut to fewer columns, so that it tells something.
 const LEAST_NAME: usize = 16;
 
@@ -135,10 +139,32 @@ impl Page {
         self.line(&line);
     }
 
-    /// Adds a labelled line; the text begins in column 12.
+    /// Adds a labelled text, which begins in column 12. Lines are broken between words.
     pub fn item(&mut self, label: &str, text: &str) {
-        let label = self.style(Style::Bold, &format!("{label:<11}"));
-        self.line(&format!("{label} {text}"));
+        let label = format!("{label:<11}");
+        let mut label = self.style(Style::Bold, &label);
+        for line in fit::lines(text, self.width.map(|width| width.saturating_sub(ITEM))) {
+            self.line(&format!("{label} {line}"));
+            label = " ".repeat(ITEM - 1);
+        }
+    }
+
+    /// Adds a labelled text as one line: what does not fit is cut out of its middle.
+    pub fn short_item(&mut self, label: &str, text: &str) {
+        let most = self.width.map_or(usize::MAX, |width| width.saturating_sub(ITEM).max(LEAST_NAME));
+        self.item(label, &fit::cut(text, most));
+    }
+
+    /// Adds a sentence, indented by some blanks. Lines are broken between words.
+    pub fn sentence(&mut self, style: Style, indent: usize, text: &str) {
+        for line in fit::lines(text, self.width.map(|width| width.saturating_sub(indent))) {
+            self.styled(style, &format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// Returns how many more lines the smallest terminal shows, above a prompt; `None` if the page is for none.
+    pub fn rows_left(&self) -> Option<usize> {
+        self.width.map(|_| TERMINAL.saturating_sub(1 + self.text.lines().count()))
     }
 
     /// Adds an empty line.
@@ -172,6 +198,29 @@ mod tests {
     fn only_what_takes_much_is_colored() {
         let styles = [0.5, 0.05, 0.049, 0.01, 0.0, f64::NAN].map(Style::of_share);
         assert_eq!(styles, [Style::Hot, Style::Hot, Style::Warm, Style::Warm, Style::Plain, Style::Plain]);
+    }
+
+    #[test]
+    fn items_and_sentences_are_broken_between_words() {
+        let page = |width| {
+            let mut page = Page::new(false).of_width(width);
+            page.item("quality", "good, as far as we know");
+            page.sentence(Style::Plain, 2, "a_word_of_this_length and two");
+            page.short_item("command", "a command of many words");
+            page.finish()
+        };
+        let whole = "quality     good, as far as we know\n  a_word_of_this_length and two\ncommand     a command of many words\n";
+        assert_eq!(page(None), whole);
+        assert_eq!(page(Some(80)), whole);
+        let broken = "quality     good, as far\n            as we know\n  a_word_of_this_length\n  and two\n";
+        assert!(page(Some(24)).starts_with(broken));
+        let line = |width| {
+            let mut page = Page::new(false).of_width(Some(width));
+            page.short_item("command", "a command of many words");
+            page.finish()
+        };
+        assert_eq!(line(30), "command     a command…ny words\n");
+        assert_eq!(line(35), "command     a command of many words\n");
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn a_session_block_that_is_gone_is_replaced_by_one_that_says_so() {
     assert_eq!((&merged["sessions"], &merged["samples"]), (&2.into(), &1060.into()));
     let rows = json(dir.path(), "top DIR/x --by host");
     assert_eq!((&rows["rows"][0]["host"], &rows["rows"][1]["host"]), (&"".into(), &"station".into()));
-    assert!(text(dir.path(), "DIR/x").contains("is lost"));
+    assert!(text(dir.path(), "info DIR/x").contains("is lost"));
 }
 
 #[test]

@@ -88,14 +88,14 @@ fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
 fn caveats(report: &Report<'_>, page: &mut Page) {
     omissions(report, page);
     if let Some(mixed) = events::mixed(report) {
-        page.styled(Style::Warn, &mixed);
+        page.sentence(Style::Warn, 0, &mixed);
     }
     damage(report, page);
 }
 
 fn omissions(report: &Report<'_>, page: &mut Page) {
     if let Some(unshown) = events::unshown(report) {
-        page.styled(Style::Dim, &unshown);
+        page.sentence(Style::Dim, 0, &unshown);
     }
     let without = report.loaded.hits.seen.without_frames;
     if without > 0 {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Cgroup, Quality, Summary, Verdict, memory};
+use super::{Cgroup, Process, Quality, Summary, Verdict, memory};
 use crate::views::flame::file::default_name;
-use crate::views::{left_out, recorder};
+use crate::views::left_out;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::fit::cut;
 use icecore_text::path::{command, quoted, shown};
@@ -15,6 +15,8 @@ use icecore_text::{Align, Page, Style, Table};
 /// Longer names of functions and images are cut; `top` shows them whole.
 const NAME_LEN: usize = 72;
 const IMAGE_LEN: usize = 24;
+/// So many functions are shown on the smallest terminal, whatever else there is.
+const FEWEST: usize = 5;
 /// How many cgroups are listed.
 const CGROUPS: usize = 3;
 /// How many reasons for missing names are listed.
@@ -34,46 +36,42 @@ impl Summary {
             self.what(page);
         }
         super::super::caveats(report, page);
-        self.where_time_went(page);
-        if let Some(peaks) = memory::text(&self.peak_memory) {
+        let costs = [("memory", memory::text(&self.peak_memory)), ("cost", self.cost())];
+        let costs: Vec<(&str, String)> =
+            costs.into_iter().filter_map(|(label, text)| Some((label, text?))).collect();
+        // What follows the functions: their heading, a gap, these, and what to do next.
+        self.where_time_went(page, 3 + costs.len());
+        if !costs.is_empty() {
             page.gap();
-            page.item("memory", &peaks);
         }
-        self.cost(page);
-        page.gap();
+        costs.iter().for_each(|(label, text)| page.item(label, text));
         page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));
     }
 
     fn what(&self, page: &mut Page) {
-        let state = if self.closed { "closed" } else { "not closed" };
-        let size = bytes(self.file_bytes);
-        let density = match self.samples_in_file {
-            0 => "no samples".to_owned(),
-            _ => format!("{:.1} bytes per sample", self.bytes_per_sample),
-        };
-        page.item("recording", &format!("{} · {size} · {density} · {state}", shown(Path::new(&self.file))));
+        let mut recording = vec![shown(Path::new(&self.file)).to_string(), bytes(self.file_bytes)];
+        let length = duration((self.duration_s * 1e9) as u64);
+        if self.sessions.is_empty() {
+            recording.extend([utc(self.start_unix_ns), length]);
+        }
+        if !self.closed {
+            recording.push("not closed".to_owned());
+        }
+        page.item("recording", &recording.join(" · "));
         if self.sessions.is_empty() {
             let host = self.hosts.join(", ");
             page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
         } else {
             self.each_session(page)
         }
-        let length = duration((self.duration_s * 1e9) as u64);
-        if self.sessions.is_empty() {
-            let began = utc(self.start_unix_ns);
-            page.item("made", &format!("{began} · {length} · {}", recorder(&self.recorder)));
-        }
         // Each session has its own.
         if !self.command_line.is_empty() {
-            page.item("command", &command(&self.command_line));
+            page.short_item("command", &command(&self.command_line));
         }
         page.item("sampled", &self.sampled());
         if !self.labels.is_empty() {
             let labels: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             page.item("labels", &labels.join(" "));
-        }
-        for note in &self.notes {
-            page.item("note", note);
         }
         if let Some(filter) = &self.filter {
             page.item("filtered", filter);
@@ -127,27 +125,23 @@ impl Summary {
         let verdict = page.style(style, word);
         page.item("quality", &verdict);
         for problem in problems {
-            let text = page.style(style, &format!("  {problem}"));
-            page.line(&text);
+            page.sentence(style, 2, problem);
         }
         if !self.closed {
             let text =
-                "  the recorder was stopped before it closed this file: the last second or so may be missing";
-            page.styled(Style::Warn, text);
+                "the recorder was stopped before it closed this file: the last second or so may be missing";
+            page.sentence(Style::Warn, 2, text);
         }
-        page.item("  samples", &self.samples_and_losses());
-        if let Some(agreement) = self.quality.cpu_time_agreement {
-            page.item("  CPU time", &format!("{} of what the kernel accounts for", percent(agreement)));
-        }
+        let agreement = self.quality.cpu_time_agreement;
+        let agreement =
+            agreement.map(|share| format!(" · CPU time {} of the kernel's account", percent(share)));
+        page.item("  samples", &(self.samples_and_losses() + &agreement.unwrap_or_default()));
         // The filters stand before it.
         let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
         restrictions.for_each(|line| page.item("  restricted", line));
         self.quality.refused().into_iter().for_each(|line| page.item("  refused", &line));
         if let Some(stacks) = self.stacks() {
             page.item("  stacks", &stacks);
-        }
-        if let Some(audit) = &self.quality.audit {
-            page.item("  walks", &audit.text());
         }
         if let Some(names) = self.names() {
             page.item("  names", &names);
@@ -205,7 +199,8 @@ impl Summary {
         Some(format!("{named} of frames are named{rest}"))
     }
 
-    fn where_time_went(&self, page: &mut Page) {
+    /// Says which processes and functions took the time; `after` lines follow.
+    fn where_time_went(&self, page: &mut Page, after: usize) {
         if self.samples == 0 {
             return;
         }
@@ -224,19 +219,11 @@ impl Summary {
         if let Some(wall) = &self.wall_time {
             page.item("wall time", &wall.text());
         }
-        page.gap();
-        let columns = [
-            ("SHARE", Align::Right),
-            (if is_time { "TIME" } else { "WEIGHT" }, Align::Right),
-            ("PIDS", Align::Right),
-            ("PROCESS", Align::Left),
-        ];
-        let mut table = Table::new(2, &columns);
-        for row in &self.processes {
-            let time = weight(row.total, &self.unit);
-            table.row(vec![percent(row.share), time, count(row.pids), row.comm.clone()]);
-        }
-        page.table(&table);
+        let process = |row: &Process| match row.pids {
+            1 => format!("{} {}", row.comm, percent(row.share)),
+            pids => format!("{} ×{} {}", row.comm, count(pids), percent(row.share)),
+        };
+        page.item("processes", &self.processes.iter().map(process).collect::<Vec<_>>().join(", "));
         self.each_cgroup(page);
         page.gap();
         let columns = [
@@ -246,7 +233,8 @@ impl Summary {
             ("FUNCTION", Align::Left),
         ];
         let mut table = Table::of_names(2, &columns);
-        for row in &self.functions {
+        let fitting = page.rows_left().map_or(usize::MAX, |rows| rows.saturating_sub(after).max(FEWEST));
+        for row in self.functions.iter().take(fitting) {
             let [own, total, image, name] = row.cells();
             let [image, name] =
                 [(&image, IMAGE_LEN), (&name, NAME_LEN)].map(|(text, len)| cut(text, len).into_owned());
@@ -262,27 +250,21 @@ impl Summary {
         };
         let shown: Vec<String> = self.cgroups.iter().take(CGROUPS).map(cgroup).collect();
         if !shown.is_empty() {
-            page.gap();
             page.item("cgroups", &shown.join(" · "));
         }
     }
 
-    fn cost(&self, page: &mut Page) {
+    /// Says what the recording cost; `info` has more.
+    fn cost(&self) -> Option<String> {
         // With several sessions this would be the cost of the first: `info` and --json have each.
-        if !self.sessions.is_empty() {
-            return;
-        }
-        let Some(cost) = self.receipt.as_ref().filter(|cost| cost.is_known()) else { return };
-        let cpu_ns = cost.user_cpu_ns.saturating_add(cost.kernel_cpu_ns);
-        let share = cost.cpu_share.map(|share| format!(" ({} of one CPU)", percent(share)));
-        let mut parts = vec![format!("recorder {} CPU{}", duration(cpu_ns), share.unwrap_or_default())];
+        let cost = self.receipt.as_ref().filter(|cost| cost.is_known() && self.sessions.is_empty())?;
+        let share = cost.cpu_share?;
+        let mut parts = vec![format!("recorder {} of one CPU", percent(share))];
         parts.extend(cost.cpu_ns_per_sample.map(|ns| format!("{:.1} µs per sample", ns / 1e3)));
         // A probe or a switch that is no sample costs time, too.
         let bpf = cost.bpf_ns_per_run.zip(cost.bpf_share);
         parts.extend(bpf.map(|(ns, share)| format!("BPF {:.1} µs per run ({})", ns / 1e3, percent(share))));
-        parts.push(format!("{} peak memory", bytes(cost.peak_rss_bytes)));
-        page.gap();
-        page.item("cost", &parts.join(" · "));
+        Some(parts.join(" · "))
     }
 
     fn next(&self, file: &Path) -> String {
