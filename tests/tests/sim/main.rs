@@ -15,6 +15,7 @@ mod golden_diff_flame;
 mod golden_names;
 mod golden_time;
 mod headers;
+mod install;
 mod long_stacks;
 mod merge;
 mod rooms;
