@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [152, 24, 40, 88, 96, 120, 64, 192, 48, 48, 96, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -210,6 +210,9 @@ class Root:
         self.base = len(raw) - ROOT_BYTES[block.kind]
         need(self.base >= 0, f"root of the block at {block.off}")
 
+    def u16(self, at):
+        return struct.unpack_from("<H", self.raw, self.base + at)[0]
+
     def u32(self, at):
         return struct.unpack_from("<I", self.raw, self.base + at)[0]
 
@@ -225,6 +228,17 @@ class Root:
         begin, length = self.list(at)
         need(length == 0 or 0 <= begin <= begin + length <= len(self.raw), "list outside of the payload")
         return self.raw[begin : begin + length]
+
+    def numbers(self, at, kind):
+        begin, length = self.list(at)
+        return list(struct.unpack_from(f"<{length}{kind}", self.raw, begin)) if length else []
+
+    def texts(self, at):
+        begin, length = self.list(at)
+        return [self.text(begin + 8 * number) for number in range(length)]
+
+    def option(self, at):
+        return self.u64(at + 8) if self.raw[self.base + at] else None
 
     def text(self, at):
         """A text at an offset in the payload."""
@@ -277,6 +291,7 @@ class Part:
 
     def __init__(self):
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
+        self.settings, self.end = None, None
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
@@ -287,9 +302,23 @@ class Part:
         self.counters = []
 
     def session(self, root):
-        self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(144)
-        at, count = root.list(100)
-        self.events = [root.text(at + 32 * event) for event in range(count)]
+        self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(80)
+        at, count = root.list(104)
+        self.events = [root.text(at + 40 * event) for event in range(count)]
+        self.settings = {
+            "maker": root.u16(164), "target": root.u16(166), "target_ids": root.numbers(128, "I"),
+            "target_cgroups": root.texts(136), "cpu_scope": root.u16(168), "cpus": root.numbers(96, "I"),
+            "unwind": root.u16(170), "max_depth": root.u32(156), "stack_bytes": root.u32(160),
+            "embed": root.u16(172), "missing_features": root.numbers(144, "H"),
+            "meanings": [struct.unpack_from("<H", root.raw, at + 40 * event + 32)[0] for event in range(count)],
+            "sides": [root.raw[root.base + side] for side in (174, 175, 176)],
+        }
+
+    def receipt(self, root):
+        self.end = {
+            "end_reason": root.u16(132), "cut_from_ns": root.option(80), "cut_to_ns": root.option(96),
+            "kept_samples": root.option(112),
+        }
 
     def strings_block(self, root):
         first, arena, at = root.u32(0), root.bytes(4), 0
@@ -515,7 +544,7 @@ def read(recording):
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
     later += [Part.call_sites_block, Part.waits_block, Part.counters_block, Part.sources_block]
-    readers = dict(enumerate(readers, 1)) | dict(enumerate(later, 13))
+    readers = dict(enumerate(readers, 1)) | {RECEIPT: Part.receipt} | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
         if block.kind not in KINDS or block.version != 1:
@@ -697,6 +726,8 @@ def main():
         "waits": [row for part in parts for row in part.waits],
         "counters": [row for part in parts for row in part.counters],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
+        "settings": [part.settings for part in parts if part.settings],
+        "ends": [part.end for part in parts if part.end],
         "mount_namespaces": [[part.mount_ns, [row[7] for row in part.mappings]] for part in parts],
     }
     json.dump(document, sys.stdout)

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, Change, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle, LifecycleV1,
-    Location, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample, SamplesV1, StackRepair, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
+    Basis, Change, EndReason, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Lifecycle,
+    LifecycleV1, Location, Mapping, MappingsV1, Node, Origin, ReceiptV1, Sample, SamplesV1, StackRepair,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, WalkEnd,
 };
 use icecore_format::write::{Measure, Writer};
 use icecore_tests::synthetic;
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let end_ns = clocks.into_iter().max().unwrap_or_default();
     writer.append(&ReceiptV1 {
         end_ns,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         exit_code: -1,
         samples,
         ..Default::default()

@@ -12,19 +12,20 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuTime,
-    CpuTimesV1, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1, KernelSymbol,
-    KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss, LossesV1, Mapping,
-    MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable,
-    SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
-    UnwindRulesV1, Wait, WaitsV1, WalkEnd,
+    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuScope,
+    CpuTime, CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1,
+    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
+    LifecycleV1, Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node,
+    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair,
+    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1,
+    Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
 pub use held::{Copied, Held, broken_walks};
 pub use named::named;
 pub use pages::{HOSTILE_NAMES, busy, changed, deep, hostile, wide};
-pub use waiting::{EVENTS, waiting};
+pub use waiting::{EVENTS, meaning, waiting};
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.
 pub const START_NS: u64 = 1_000_000_000_000;
@@ -291,8 +292,22 @@ pub fn session() -> SessionV1 {
         start_unix_ns: 1_767_225_600_000_000_000,
         cpus: vec![0, 1],
         page_bytes: 4096,
-        target: "system".into(),
-        events: vec![EventV1 { name: "cpu-clock".into(), unit: "ns".into(), frequency_hz: 1000, period: 0 }],
+        maker: Maker::RECORDER,
+        target: TargetKind::SYSTEM,
+        target_ids: vec![],
+        target_cgroups: vec![],
+        cpu_scope: CpuScope::ALL,
+        unwind: UnwindMode::AUTO,
+        stack_bytes: 1 << 20,
+        embed: EmbedMode::HITS,
+        missing_features: vec![],
+        events: vec![EventV1 {
+            name: "cpu-clock".into(),
+            unit: "ns".into(),
+            frequency_hz: 1000,
+            period: 0,
+            meaning: EventMeaning::CPU_TIME,
+        }],
         max_depth: 1024,
         user: true,
         kernel: true,
@@ -400,7 +415,7 @@ fn ending(b: &mut Builder) {
     b.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::MAPPING_QUEUE_FULL, count: 1 });
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 2_000_000_000,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         exit_code: -1,
         samples: b.samples.len() as u64,
         lost: 6,
@@ -411,5 +426,6 @@ fn ending(b: &mut Builder) {
         bpf_ns: b.samples.len() as u64 * 2_400,
         ring_high_water_bytes: 40_960,
         file_bytes: 9_000,
+        ..ReceiptV1::default()
     });
 }

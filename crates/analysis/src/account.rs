@@ -9,11 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{CpuTime, EventV1, SessionV1};
+use icecore_format::records::{CpuScope, CpuTime, EventV1, Maker, SessionV1, TargetKind};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::asked::{self, Asked};
 use icecore_profile::map::Map;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::events::Meaning;
@@ -188,11 +187,11 @@ fn clocks(parts: &Parts) -> Vec<EventV1> {
 fn absence(parts: &Parts) -> &'static str {
     let any = |which: fn(&SessionV1) -> bool| parts.iter().any(|part| which(&part.session));
     let reasons = [
-        (any(|session| Asked::of(session).is_foreign), "another program recorded, which does not tell it"),
-        (any(|session| !(session.user && session.kernel)), "only one side was sampled (-U, -K)"),
-        (any(|session| asked::cpus(session).is_some()), "only some CPUs were sampled (-C)"),
+        (any(|session| session.maker == Maker::PERF), "another program recorded, which does not tell it"),
+        (any(|session| session.user != session.kernel), "only one side was sampled (-U, -K)"),
+        (any(|session| session.cpu_scope == CpuScope::SOME), "only some CPUs were sampled (-C)"),
         (
-            any(|session| session.target.starts_with("cgroups")),
+            any(|session| session.target == TargetKind::CGROUPS),
             "a cgroup was recorded, which threads join and leave",
         ),
     ];

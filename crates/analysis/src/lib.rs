@@ -14,11 +14,10 @@
 //! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
 //! | [`explore`] | filters over a loaded profile, and the rows, trees and time lines that they leave |
 //! | [`wall_time`] | what threads ran, and for what they waited |
-//! | `asked` | what the recorder was asked to do |
+//! | [`settings`] | what a session was recorded with, and what advice follows |
 
 pub mod account;
 pub mod activity;
-pub mod asked;
 pub mod audit;
 pub mod changes;
 pub mod clock;
@@ -28,5 +27,6 @@ pub mod depths;
 pub mod explore;
 pub mod matching;
 pub mod quality;
+pub mod settings;
 pub mod trend;
 pub mod wall_time;

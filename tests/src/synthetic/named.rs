@@ -1,6 +1,6 @@
 //! The story with names that the test chooses.
 
-use icecore_format::records::{LeftOut, Omission};
+use icecore_format::records::{LeftOut, Omission, TargetKind};
 
 use super::{Builder, session, story};
 
@@ -10,6 +10,7 @@ pub fn named(ending: &str) -> Builder {
     b.cgroup(5, 100, "/system.slice/build");
     b.left_out.push(LeftOut { image: 0, why: Omission::UNREADABLE, needed_bytes: 0, free_bytes: 0 });
     let mut session = session();
+    (session.target, session.target_cgroups) = (TargetKind::CGROUPS, vec!["/system.slice/build".to_owned()]);
     let event = &mut session.events[0];
     let of_session = [
         &mut session.recorder,
@@ -18,17 +19,15 @@ pub fn named(ending: &str) -> Builder {
         &mut session.kernel_version,
         &mut session.arch,
         &mut session.boot_id,
-        &mut session.target,
         &mut event.name,
     ];
     let labels = session.labels.iter_mut().flat_map(|label| [&mut label.key, &mut label.value]);
-    let ended_by = b.receipt.iter_mut().flat_map(|receipt| &mut receipt.ended_by);
     of_session
         .into_iter()
         .chain(&mut session.command_line)
         .chain(&mut session.notes)
         .chain(labels)
-        .chain(ended_by)
+        .chain(&mut session.target_cgroups)
         .chain(&mut b.strings)
         .for_each(|text| text.push_str(ending));
     b.session = Some(session);

@@ -2,7 +2,7 @@
 
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Change, ImageKind, NameTable, NamedFrame, NamedPlace, Origin, ReceiptV1, Symbol, WalkEnd,
+    Change, EndReason, ImageKind, NameTable, NamedFrame, NamedPlace, Origin, ReceiptV1, Symbol, WalkEnd,
 };
 
 use super::{Builder, EVENTS, PERIOD_NS, START_NS, waiting};
@@ -136,5 +136,5 @@ fn name_functions<'n>(b: &mut Builder, image: u32, names: impl IntoIterator<Item
 
 fn ending() -> ReceiptV1 {
     let end_ns = START_NS + 2_000 * MS;
-    ReceiptV1 { end_ns, ended_by: vec!["duration".into()], exit_code: 0, ..Default::default() }
+    ReceiptV1 { end_ns, end_reason: EndReason::DURATION, exit_code: 0, ..Default::default() }
 }

@@ -1,8 +1,8 @@
 //! Threads that run and wait, with several events.
 
 use icecore_format::records::{
-    Change, CpuTime, EventV1, ImageKind, KernelSymbol, Origin, ReceiptV1, SessionV1, Wait, WaitFlags,
-    WaitState, WokenBy,
+    Change, CpuTime, EndReason, EventMeaning, EventV1, ImageKind, KernelSymbol, Origin, ReceiptV1, SessionV1,
+    Wait, WaitFlags, WaitState, WokenBy,
 };
 
 use super::{Builder, KERNEL, PERIOD_NS, START_NS, session};
@@ -50,6 +50,18 @@ fn kernel(name: &str) -> u64 {
     KERNEL + number as u64 * 0x100 + 0x10
 }
 
+/// Returns what a sample of an event stands for, by its usual name.
+pub fn meaning(name: &str) -> EventMeaning {
+    match name {
+        "cpu-clock" => EventMeaning::CPU_TIME,
+        "cycles" => EventMeaning::CYCLES,
+        "off-cpu" => EventMeaning::OFF_CPU,
+        "run-delay" => EventMeaning::RUN_DELAY,
+        "waker" => EventMeaning::WAKER,
+        _ => EventMeaning::OCCURRENCE,
+    }
+}
+
 /// Makes a second of a program whose events are those named, in this order; names are those of [`EVENTS`].
 pub fn waiting(names: &[&str]) -> Builder {
     let mut b = Builder { block_len: 100, ..Builder::default() };
@@ -57,7 +69,7 @@ pub fn waiting(names: &[&str]) -> Builder {
         let known = EVENTS.iter().find(|(known, ..)| known == name);
         let (name, unit, period, ..) = known.copied().unwrap_or((*name, "events", 1, 0, 0));
         let frequency_hz = if name == "cpu-clock" { 1000 } else { 0 };
-        EventV1 { name: name.into(), unit: unit.into(), frequency_hz, period }
+        EventV1 { name: name.into(), unit: unit.into(), frequency_hz, period, meaning: meaning(name) }
     };
     let events = names.iter().map(event).collect();
     b.session = Some(SessionV1 { events, ..session() });
@@ -161,6 +173,10 @@ fn account(b: &mut Builder) {
         b.cpu_times.push(CpuTime { time_ns, since_ns, tgid, tid, ran_ns, user_ns, kernel_ns });
     }
     let end_ns = START_NS + 1_000 * MS;
-    let ended_by = vec!["duration".into()];
-    b.receipt = Some(ReceiptV1 { end_ns, ended_by, samples: b.samples.len() as u64, ..Default::default() });
+    b.receipt = Some(ReceiptV1 {
+        end_ns,
+        end_reason: EndReason::DURATION,
+        samples: b.samples.len() as u64,
+        ..Default::default()
+    });
 }

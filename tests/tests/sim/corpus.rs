@@ -15,14 +15,14 @@ use icecore_format::header::{EndMark, FileHeader};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, Counter, CounterValue, EventV1, ImageKind, ImagePartsV1, JitCode, JitLine,
-    KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin, Owner, Piece,
-    ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy,
-    Word,
+    Basis, Cause, Change, Counter, CounterValue, EndReason, EventV1, ImageKind, ImagePartsV1, JitCode,
+    JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin,
+    Owner, Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd,
+    WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
-use icecore_tests::synthetic::{Builder, Copied, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, session};
+use icecore_tests::synthetic::{Builder, Copied, KERNEL, MOUNT_NS, PERIOD_NS, START_NS, meaning, session};
 use serde_json::Value;
 
 /// Returns the JSON of a view: one document, or one a line.
@@ -223,7 +223,7 @@ fn tiny() -> Builder {
     counters(&mut b);
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 1_000_000_000,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         exit_code: -1,
         samples: 8,
         lost: 7,
@@ -239,6 +239,7 @@ fn waits(b: &mut Builder, main: u32, child: u32, stack: u32) {
         unit: "ns".into(),
         frequency_hz,
         period,
+        meaning: meaning(name),
     };
     let events =
         vec![event("cpu-clock", 1000, 0), event("off-cpu", 0, PERIOD_NS), event("waker", 0, PERIOD_NS)];

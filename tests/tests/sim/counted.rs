@@ -5,7 +5,7 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Change, Counter, CounterValue, CountersV1, ImageKind, Origin, Owner, ReceiptV1, SessionV1,
+    Change, Counter, CounterValue, CountersV1, EndReason, ImageKind, Origin, Owner, ReceiptV1, SessionV1,
 };
 use icecore_tests::inside::{self, golden, text};
 use icecore_tests::synthetic::{Builder, START_NS, session};
@@ -65,7 +65,7 @@ fn counted(host: &str) -> Builder {
     b.counters.push(end(Counter::MEMORY_PEAK, 400 * MIB));
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 10_000 * MS,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         exit_code: -1,
         samples: 1_000,
         ..ReceiptV1::default()

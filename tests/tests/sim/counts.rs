@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Cause, LossesV1, ReceiptV1};
+use icecore_format::records::{Cause, EndReason, LossesV1, ReceiptV1};
 use icecore_format::write::Writer;
 use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::{START_NS, story};
@@ -17,7 +17,7 @@ fn write(dir: &Path) -> (u64, u64) {
     let all = story.samples.len() as u64;
     story.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 2_000_000_000,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         samples: all,
         ..ReceiptV1::default()
     });

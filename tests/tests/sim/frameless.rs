@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icecore_format::records::{Change, ImageKind, Origin, ReceiptV1, Symbol};
+use icecore_format::records::{Change, EndReason, ImageKind, Origin, ReceiptV1, Symbol};
 use icecore_tests::inside::run_in;
 use icecore_tests::synthetic::{Builder, START_NS};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn write(dir: &Path, name: &str, with_frames: u64) {
     }
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 2_000_000_000,
-        ended_by: vec!["duration".into()],
+        end_reason: EndReason::DURATION,
         samples: SAMPLES,
         ..ReceiptV1::default()
     });

@@ -142,7 +142,7 @@ fn a_flame_graph_has_many_shapes() {
     let drawn = |options: &[&str]| {
         let (code, svg, err) =
             report(dir.path(), &[&["flame", "DIR/story.icecore", "-o", "-"], options].concat());
-        assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
+        assert!(code == 0 && err.lines().all(|line| line.starts_with("warning: ")), "{options:?}: {err}");
         svg
     };
     let usual = drawn(&[]);
@@ -257,7 +257,8 @@ fn a_graph_is_never_drawn_over_its_recording() {
     let before = std::fs::read(dir.path().join("story.icecore")).expect("there");
     let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/story.icecore"]);
     let why = "this is the recording itself: name a file with -o";
-    assert_eq!((code, err), (2, format!("error: cannot create `story.icecore`: {why}\n")));
+    assert_eq!(code, 2);
+    assert!(err.ends_with(&format!("\nerror: cannot create `story.icecore`: {why}\n")), "{err}");
     assert_eq!(std::fs::read(dir.path().join("story.icecore")).expect("there"), before);
     std::fs::write(dir.path().join("other"), &before).expect("writable");
     let (code, _, err) = report(dir.path(), &["flame", "DIR/story.icecore", "-o", "DIR/other"]);

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use icecore_format::records::{Change, EventV1, ImageKind, Origin, ReceiptV1, SessionV1, WalkEnd};
+use icecore_format::records::{Change, EndReason, EventV1, ImageKind, Origin, ReceiptV1, SessionV1, WalkEnd};
 use icecore_tests::inside::{golden, report};
-use icecore_tests::synthetic::{Builder, START_NS, session, story};
+use icecore_tests::synthetic::{Builder, START_NS, meaning, session, story};
 use serde_json::Value;
 
 fn told(builder: Builder) -> tempfile::TempDir {
@@ -25,6 +25,7 @@ fn two_events() -> Builder {
         unit: unit.into(),
         frequency_hz: 0,
         period,
+        meaning: meaning(name),
     };
     let events = vec![event("cpu-clock", "ns", 1_000_000), event("page-faults", "faults", 1)];
     builder.session = Some(SessionV1 { events, ..session() });
@@ -106,7 +107,7 @@ fn spike() -> Builder {
         builder.sample(1_000 + n * 10_000_000, 0, task, &[leaf, 0x1_0050], &[]).weight = 10_000_000;
     }
     let end_ns = START_NS + 20_000_000_000;
-    builder.receipt = Some(ReceiptV1 { end_ns, ended_by: vec!["duration".into()], ..Default::default() });
+    builder.receipt = Some(ReceiptV1 { end_ns, end_reason: EndReason::DURATION, ..Default::default() });
     builder
 }
 

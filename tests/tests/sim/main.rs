@@ -21,6 +21,7 @@ mod merge;
 mod rooms;
 mod runtimes;
 mod serve;
+mod settings;
 mod stacks;
 mod tui;
 mod verify_repair;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_tests::inside::{json, typed as report, text};
+use icecore_format::records::TargetKind;
+use icecore_tests::inside::{json, text, typed as report};
 use icecore_tests::synthetic::{Builder, START_NS, session, story};
 use serde_json::Value;
 
@@ -250,7 +251,7 @@ fn what_sessions_have_not_in_common_stands_with_each() {
     let mut other = elsewhere("lab", 3_000 * SECOND, 60 * SECOND);
     let session = other.session.as_mut().expect("it has one");
     session.command_line = ["icecore-record", "--", "make"].map(String::from).into();
-    session.target = "command".into();
+    session.target = TargetKind::COMMAND;
     session.events[0].frequency_hz = 99;
     other.write(&dir.path().join("c"), true).expect("written");
     text(dir.path(), "merge DIR/ab DIR/c -o DIR/abc");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_format::records::{Change, ImageKind, Origin, ReceiptV1, Symbol};
+use icecore_format::records::{Change, EndReason, ImageKind, Origin, ReceiptV1, Symbol};
 use icecore_tests::inside::report as told;
 use icecore_tests::machine::{needs, program, report_output, text, wait_until};
 use icecore_tests::synthetic::{Builder, START_NS, named, waiting};
@@ -116,8 +116,7 @@ fn phases() -> Builder {
         b.sample((1000 + n) * MS + MS / 10, 1, cc, &[flush, emit, main], &[]);
     }
     let (end_ns, samples) = (START_NS + 2_000 * MS, b.samples.len() as u64);
-    let ended_by = vec!["duration".into()];
-    b.receipt = Some(ReceiptV1 { end_ns, ended_by, samples, ..ReceiptV1::default() });
+    b.receipt = Some(ReceiptV1 { end_ns, end_reason: EndReason::DURATION, samples, ..ReceiptV1::default() });
     b
 }
 

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use icecore_format::records::{EndReason, TargetKind};
+
 use crate::account;
 use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::counted::is_whole;
 use icecore_profile::recording::losses::lost;
 use icecore_profile::recording::spans::Spans;
 use icecore_text::quantity::ratio;
@@ -49,10 +52,11 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
     // `cut` notes what it cut off. Whether the recorder sees the end of the command or of its processes first depends on the
     // machine.
     let ran = tables.parts.iter().all(|part| {
-        let ended_by = part.receipt.as_ref().map(|it| &it.ended_by[..]);
-        ended_by.is_some_and(|by| matches!(by, [one] if one == "command" || one == "targets gone"))
+        part.receipt.as_ref().is_some_and(|receipt| {
+            [EndReason::COMMAND, EndReason::TARGETS_GONE].contains(&receipt.end_reason) && is_whole(receipt)
+        })
     });
-    let is_command = tables.parts.iter().all(|part| part.session.target == "command");
+    let is_command = tables.parts.iter().all(|part| part.session.target == TargetKind::COMMAND);
     let spans = Spans::new(tables, filter);
     RecordingFacts {
         path: loaded.path.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, Change, ReceiptV1, WalkEnd};
+use icecore_format::records::{Cause, Change, EndReason, ReceiptV1, WalkEnd};
 use icecore_symbolize::Reason;
 
 use crate::account::Account;
@@ -28,9 +28,7 @@ pub(super) fn unproven(report: &Report<'_>) -> u64 {
 
 /// Counts the sessions whose recorder did not finish, or whose end was truncated.
 pub(super) fn endless(report: &Report<'_>) -> u64 {
-    let was_ended = |receipt: &ReceiptV1| {
-        !receipt.ended_by.iter().any(|by| by == icecore_profile::recording::counted::REPAIRED)
-    };
+    let was_ended = |receipt: &ReceiptV1| receipt.end_reason != EndReason::REPAIRED;
     let parts = report.loaded.tables.parts.iter();
     parts.filter(|part| !part.receipt.as_ref().is_some_and(was_ended)).count() as u64
 }

@@ -11,9 +11,9 @@ use icecore_symbolize::Reason;
 use serde::Serialize;
 
 use super::account::{self, Account};
-use super::asked::{Asked, restrictions};
 use super::audit::Audit;
 use super::clock::is_drawn_evenly;
+use super::settings::{Settings, restrictions};
 pub use counts::{Break, breaks, count};
 use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use icecore_profile::named::Taken;
@@ -207,7 +207,7 @@ impl Quality {
             samples,
             is_drawn,
             is_filtered: report.filtered.is_some(),
-            asked: Asked::of(session),
+            settings: Settings::of(session),
             has_stacks: with_user > 0,
             is_shortened: count(report, Cause::STACK_SHORTENED) > 0,
             in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),

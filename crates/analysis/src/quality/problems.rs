@@ -1,7 +1,7 @@
 //! Describes each problem of a recording in a sentence, with a remedy.
 
 use icecore_format::limits::MAX_FRAMES;
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{EmbedMode, WalkEnd};
 use icecore_symbolize::Reason;
 
 use super::counts::{Break, share_error};
@@ -12,8 +12,8 @@ use super::{
     SAMPLES_SHOW, SUSPECT_SHOWS, Verdict,
 };
 use crate::account::{Account, Disagreement};
-use crate::asked::Asked;
 use crate::audit::Audit;
+use crate::settings::Settings;
 use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, duration, percent, things};
@@ -26,7 +26,7 @@ pub(super) struct Facts<'a> {
     pub(super) is_drawn: bool,
     /// The facts are those of a filtered recording.
     pub(super) is_filtered: bool,
-    pub(super) asked: Asked,
+    pub(super) settings: Settings,
     /// Samples have user stacks.
     pub(super) has_stacks: bool,
     /// Copies of stacks were shortened.
@@ -94,9 +94,10 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     // Lost samples are missing from the time of whatever ran then.
     if let Some(in_step) = facts.in_step.filter(|_| lost <= LOST_SHOWS) {
         let share = in_step.share;
-        problems.push((graded(share > IN_STEP_MISLEADS, share > IN_STEP_SHOWS), in_step.text(facts.asked)));
+        problems
+            .push((graded(share > IN_STEP_MISLEADS, share > IN_STEP_SHOWS), in_step.text(facts.settings)));
     }
-    let why = facts.lost_to.unwrap_or(facts.asked.fewer_samples());
+    let why = facts.lost_to.unwrap_or(facts.settings.fewer_samples());
     problems.push((
         graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
         format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
@@ -125,7 +126,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
                 format!(", {} more end at a frame pointer of 0, which alone proves none", percent(share))
             }
         };
-        let prove = || facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
+        let prove = || facts.settings.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
         let prove = if facts.unproven_share > 0.0 { prove() } else { None };
         let remedy = facts.broken.map(|broken| repair(broken, &facts)).or(prove).unwrap_or_default();
         problems.push((
@@ -133,7 +134,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
             format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
         ));
     }
-    if facts.asked.copies_nothing && facts.has_stacks {
+    if facts.settings.copies_nothing && facts.has_stacks {
         let text = "the kernel that was recorded takes user stacks itself: 127 frames at most, no copies, and no word of how they \
                     ended; where code has no frame pointers callers are missing or wrong";
         problems.push((Verdict::Usable, text.to_owned()));
@@ -188,7 +189,7 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
         Reason::Jit => match facts.runtime {
-            _ if facts.asked.embeds_none => {
+            _ if facts.settings.embed == EmbedMode::NONE => {
                 ": most of them are JIT code, of which --embed none takes no names".to_owned()
             }
             Some(runtime) => {
@@ -196,10 +197,10 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
             }
             None => ": most of them are JIT code".to_owned(),
         },
-        Reason::KernelSymbolMissing if facts.asked.is_foreign => {
+        Reason::KernelSymbolMissing if facts.settings.is_foreign => {
             ": files of perf have no kernel names, those of icecore-record have".to_owned()
         }
-        Reason::KernelSymbolMissing if facts.asked.is_kernel_hidden => {
+        Reason::KernelSymbolMissing if facts.settings.is_kernel_hidden => {
             ": the kernel hid its addresses: record as root, with kernel.kptr_restrict at most 1".to_owned()
         }
         Reason::KernelSymbolMissing => {
@@ -212,7 +213,7 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
 fn too_few(facts: &Facts<'_>) -> String {
     let samples = things(facts.samples, "sample");
     let points = share_error(facts.samples) * 100.0;
-    let remedy = if facts.is_filtered { "loosen the filters" } else { facts.asked.more_samples() };
+    let remedy = if facts.is_filtered { "loosen the filters" } else { facts.settings.more_samples() };
     format!("there are only {samples}: shares are right to ±{points:.0} points; {remedy}")
 }
 
@@ -232,10 +233,10 @@ impl<'a> InStep<'a> {
         Some(Self { disagreement, share: ratio(difference as f64, whole as f64) })
     }
 
-    fn text(self, asked: Asked) -> String {
+    fn text(self, settings: Settings) -> String {
         let Disagreement { who, kernel_ns, sampled_ns } = self.disagreement;
         let (ran, sampled) = (duration(*kernel_ns), duration(*sampled_ns));
-        let remedy = if asked.is_exact {
+        let remedy = if settings.is_exact {
             "record with -F, which jitters the sampling interval"
         } else {
             "record with another -F and compare"
@@ -265,7 +266,7 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         WalkEnd::DEPTH => {
             format!(
                 "; {share} have more frames than were taken: {}",
-                facts.asked.deeper(facts.is_walked_only)
+                facts.settings.deeper(facts.is_walked_only)
             )
         }
         WalkEnd::MAPPINGS_LOST if !facts.crowded.is_empty() => format!(
@@ -280,7 +281,7 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         WalkEnd::NOT_COPIED => {
             format!(
                 "; {share} reach beyond the copied part of the stack: {}",
-                facts.asked.copy_more(facts.is_shortened)
+                facts.settings.copy_more(facts.is_shortened)
             )
         }
         WalkEnd::NO_RULES if !broken.image.as_deref().is_some_and(is_file) => {
@@ -295,7 +296,7 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
             format!("; {share} end in {image}, whose unwind tables do not fit")
         }
         _ if facts.is_walked_only => {
-            let remedy = facts.asked.unwind_more(true).map(|remedy| format!(": {remedy}"));
+            let remedy = facts.settings.unwind_more(true).map(|remedy| format!(": {remedy}"));
             format!("; {share} break in {image}, which has no frame pointers{}", remedy.unwrap_or_default())
         }
         _ => format!("; {share} break in {image}"),
@@ -317,7 +318,7 @@ fn skipped(facts: &Facts<'_>) -> String {
              signal come again, so that nothing proves that it was still running"
         );
     }
-    let remedy = facts.asked.unwind_more(facts.is_walked_only).map(|remedy| format!(": {remedy}"));
+    let remedy = facts.settings.unwind_more(facts.is_walked_only).map(|remedy| format!(": {remedy}"));
     format!(
         "{share} of the user stacks pass through code without frame pointers{most}, and lack callers there{}",
         remedy.unwrap_or_default()
@@ -344,8 +345,8 @@ fn not_called(facts: &Facts<'_>) -> String {
     let image = image.map_or_else(|| "code in no file".to_owned(), |path| format!("`{path}`"));
     let by = facts.worst_edges.map(|row| row.by);
     let remedy = match by {
-        Some(FoundBy::FramePointers) if facts.is_walked_only => facts.asked.unwind_more(true),
-        Some(FoundBy::Completed) => facts.asked.unwind_more(false),
+        Some(FoundBy::FramePointers) if facts.is_walked_only => facts.settings.unwind_more(true),
+        Some(FoundBy::Completed) => facts.settings.unwind_more(false),
         _ => Some(
             "it has no unwind tables that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
         ),

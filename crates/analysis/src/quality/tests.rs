@@ -1,19 +1,19 @@
 use super::runtimes::Runtime;
 use super::*;
+use icecore_format::records::{EmbedMode, UnwindMode};
+
 use crate::account::Disagreement;
-use crate::asked::Unwind;
 use crate::audit::{Audit, ImageAudit};
 use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 
-const ASKED: Asked = Asked {
+const SETTINGS: Settings = Settings {
     is_foreign: false,
-    unwind: Unwind::Fp,
+    unwind: UnwindMode::FRAME_POINTERS,
     stack_bytes: 64 << 10,
     max_depth: 1024,
     is_exact: false,
     takes_each: false,
-    embeds_all: false,
-    embeds_none: false,
+    embed: EmbedMode::HITS,
     is_kernel_hidden: false,
     copies_nothing: false,
     copies_little_of_waits: false,
@@ -23,7 +23,7 @@ const FINE: Facts<'_> = Facts {
     samples: 1000,
     is_drawn: true,
     is_filtered: false,
-    asked: ASKED,
+    settings: SETTINGS,
     has_stacks: true,
     is_shortened: false,
     in_step: None,
@@ -59,7 +59,8 @@ fn verdict(facts: Facts<'_>) -> Verdict {
 #[test]
 fn each_threshold_decides_on_its_own() {
     assert_eq!(verdict(FINE), Verdict::Good);
-    let by_kernel = Facts { asked: Asked { copies_nothing: true, ..ASKED }, rooted_share: None, ..FINE };
+    let by_kernel =
+        Facts { settings: Settings { copies_nothing: true, ..SETTINGS }, rooted_share: None, ..FINE };
     assert_eq!(verdict(by_kernel), Verdict::Usable);
     assert_eq!(verdict(Facts { has_stacks: false, ..by_kernel }), Verdict::Good);
     assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
@@ -142,10 +143,10 @@ fn stacks_that_lack_callers_are_told_with_what_helps() {
     let skipping = Some("/lib/libfoo.so");
     assert_eq!(verdict(Facts { suspect_share: 0.1, skipping, ..FINE }), Verdict::Good);
     let told = |is_walked_only| {
-        let unwind = if is_walked_only { Unwind::Fp } else { Unwind::Auto };
-        let asked = Asked { unwind, ..ASKED };
+        let unwind = if is_walked_only { UnwindMode::FRAME_POINTERS } else { UnwindMode::AUTO };
+        let settings = Settings { unwind, ..SETTINGS };
         let (verdict, text) =
-            problems(Facts { suspect_share: 0.31, skipping, is_walked_only, asked, ..FINE }).remove(0);
+            problems(Facts { suspect_share: 0.31, skipping, is_walked_only, settings, ..FINE }).remove(0);
         assert_eq!(verdict, Verdict::Usable);
         text
     };
@@ -180,9 +181,9 @@ fn few_samples_are_told_with_what_shares_are_worth() {
         "there are only 5 samples: shares are right to ±45 points; record for longer, or with a higher -F"
     );
     assert!(told(Facts { samples: 5, is_filtered: true, ..FINE }).ends_with("loosen the filters"));
-    let exact = Asked { is_exact: true, ..ASKED };
-    assert!(told(Facts { samples: 5, asked: exact, ..FINE }).ends_with("smaller -c"));
-    assert!(told(Facts { lost_share: 0.2, asked: exact, ..FINE }).ends_with("larger -c"));
+    let exact = Settings { is_exact: true, ..SETTINGS };
+    assert!(told(Facts { samples: 5, settings: exact, ..FINE }).ends_with("smaller -c"));
+    assert!(told(Facts { lost_share: 0.2, settings: exact, ..FINE }).ends_with("larger -c"));
 }
 
 #[test]
@@ -206,52 +207,53 @@ fn who_was_sampled_in_step_is_told_with_both_figures_unless_samples_were_lost() 
 #[test]
 fn nothing_is_advised_that_is_in_force_or_impossible() {
     let broken = |end| Break { image: Some("/lib/libfoo.so".into()), end, samples: 3, share: 0.31 };
-    let told = |end, is_walked_only, asked| {
+    let told = |end, is_walked_only, settings| {
         let broken = broken(end);
-        let facts = Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, asked, ..FINE };
+        let facts =
+            Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, settings, ..FINE };
         problems(facts)[0].1.clone()
     };
-    let default = Asked { unwind: Unwind::Auto, stack_bytes: 1 << 20, ..ASKED };
+    let default = Settings { unwind: UnwindMode::AUTO, stack_bytes: 1 << 20, ..SETTINGS };
     assert!(told(WalkEnd::MISALIGNED, true, default).ends_with("which has no frame pointers"));
     assert!(told(WalkEnd::NOT_COPIED, false, default).ends_with("the most that is copied"));
-    let most = Asked { unwind: Unwind::Dwarf, max_depth: 4096, ..default };
+    let most = Settings { unwind: UnwindMode::DWARF, max_depth: 4096, ..default };
     assert!(told(WalkEnd::NOT_COPIED, false, most).ends_with("1 MiB of a stack is the most that is copied"));
     assert!(told(WalkEnd::DEPTH, false, most).ends_with("the 4096 of the longest stack that is kept"));
     assert!(
         told(WalkEnd::DEPTH, true, most)
             .ends_with("4096 frames are the most that a stack has in a recording")
     );
-    let suspect = |asked, is_walked_only| {
-        problems(Facts { suspect_share: 0.31, asked, is_walked_only, ..FINE })[0].1.clone()
+    let suspect = |settings, is_walked_only| {
+        problems(Facts { suspect_share: 0.31, settings, is_walked_only, ..FINE })[0].1.clone()
     };
     assert!(suspect(most, false).ends_with("lack callers there"));
     assert!(suspect(default, false).ends_with("record with --unwind dwarf"));
     // Copies of the stack do not help where nothing proves what the signal has interrupted.
-    let of_signals = Facts { suspect_share: 0.31, asked: default, is_of_signals: true, ..FINE };
+    let of_signals = Facts { suspect_share: 0.31, settings: default, is_of_signals: true, ..FINE };
     assert!(
         problems(of_signals)[0].1.starts_with("31.0% of the user stacks lack what a signal has interrupted")
     );
-    let kernel = |asked| {
+    let kernel = |settings| {
         let worst = Some(Reason::KernelSymbolMissing);
-        problems(Facts { named_share: Some(0.1), worst, asked, ..FINE })[0].1.clone()
+        problems(Facts { named_share: Some(0.1), worst, settings, ..FINE })[0].1.clone()
     };
     assert!(!kernel(default).contains("record"), "{}", kernel(default));
-    assert!(kernel(Asked { is_kernel_hidden: true, ..default }).contains("as root"));
-    assert!(kernel(Asked { is_foreign: true, ..default }).contains("files of perf"));
+    assert!(kernel(Settings { is_kernel_hidden: true, ..default }).contains("as root"));
+    assert!(kernel(Settings { is_foreign: true, ..default }).contains("files of perf"));
 }
 
 #[test]
 fn who_makes_code_is_told_how_to_name_it_unless_it_does_or_nobody_listened() {
-    let told = |runtime, embeds_none| {
-        let asked = Asked { embeds_none, ..ASKED };
-        let facts = Facts { named_share: Some(0.1), worst: Some(Reason::Jit), runtime, asked, ..FINE };
+    let told = |runtime, embed| {
+        let settings = Settings { embed, ..SETTINGS };
+        let facts = Facts { named_share: Some(0.1), worst: Some(Reason::Jit), runtime, settings, ..FINE };
         problems(facts)[0].1.clone()
     };
-    assert!(told(Some(Runtime::Node), false).ends_with("run node with --perf-basic-prof"));
-    assert!(told(Some(Runtime::Java), false).contains("jcmd PID Compiler.perfmap"));
-    assert!(told(Some(Runtime::Python), false).contains("-X perf"));
-    assert!(told(None, false).ends_with("JIT code"));
-    assert!(told(Some(Runtime::Node), true).ends_with("--embed none takes no names"));
+    assert!(told(Some(Runtime::Node), EmbedMode::HITS).ends_with("run node with --perf-basic-prof"));
+    assert!(told(Some(Runtime::Java), EmbedMode::HITS).contains("jcmd PID Compiler.perfmap"));
+    assert!(told(Some(Runtime::Python), EmbedMode::HITS).contains("-X perf"));
+    assert!(told(None, EmbedMode::HITS).ends_with("JIT code"));
+    assert!(told(Some(Runtime::Node), EmbedMode::NONE).ends_with("--embed none takes no names"));
 }
 
 #[test]
@@ -289,11 +291,11 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
     );
     let row = ImpossibleRow { image: None, by: FoundBy::Completed, checked: 10, impossible: 3, share: 0.3 };
     let of = |unwind| {
-        let asked = Asked { unwind, ..ASKED };
-        let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), asked, ..FINE };
+        let settings = Settings { unwind, ..SETTINGS };
+        let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), settings, ..FINE };
         problems(facts)[0].1.clone()
     };
-    assert!(of(Unwind::Auto).ends_with("record with --unwind dwarf"));
-    assert!(of(Unwind::Dwarf).ends_with("code in no file"), "it is in force");
+    assert!(of(UnwindMode::AUTO).ends_with("record with --unwind dwarf"));
+    assert!(of(UnwindMode::DWARF).ends_with("code in no file"), "it is in force");
     assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind tables that fit"));
 }

@@ -20,6 +20,7 @@ mod lifecycle;
 mod losses;
 mod mappings;
 mod names;
+mod open_sets;
 mod packed;
 mod receipt;
 mod references;
@@ -51,6 +52,9 @@ pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
 pub use names::{NameTable, NamedFrame, NamedPlace, NamesV1};
+pub use open_sets::{
+    CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, TargetKind, UnwindMode,
+};
 pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
 pub use references::{IdTable, Reference, References};
@@ -194,8 +198,31 @@ fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {
 }
 
 /// Implements [`Payload`] for a columns type. `$count` is the column that counts the items; every
-/// further `$column` must have the same length, and `$other` columns have their own.
+/// further `$column` must have the same length, and `$other` columns have their own. `one` stands for
+/// a payload without columns, which is one item.
 macro_rules! payload {
+    ($type:ident, $archived:ident, $kind:expr, $version:expr, one) => {
+        // Fails to compile until the payload is in the list of all.
+        const _: $crate::records::Layout = $crate::records::Layout::$type;
+
+        impl $crate::records::Payload for $type {
+            const KIND: $crate::kind::Kind = $kind;
+            const VERSION: u16 = $version;
+            type View = $archived;
+
+            fn items(&self) -> usize {
+                1
+            }
+
+            fn to_bytes(&self) -> Result<rkyv::util::AlignedVec<16>, $crate::error::Error> {
+                $crate::records::archive(self)
+            }
+
+            fn view(bytes: &[u8]) -> Result<&$archived, $crate::error::Error> {
+                $crate::records::access($kind, bytes)
+            }
+        }
+    };
     ($type:ident, $archived:ident, $kind:expr, $version:expr, count $count:ident $(, same $column:ident)* $(, other $other:ident)* $(, span $first:ident $last:ident)? $(, concerns $processes:ident)? $(, of $image:ident)?) => {
         // Fails to compile until the payload is in the list of all.
         const _: $crate::records::Layout = $crate::records::Layout::$type;

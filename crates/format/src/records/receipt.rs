@@ -2,6 +2,7 @@
 
 use rkyv::{Archive, Deserialize, Serialize};
 
+use super::open_sets::EndReason;
 use super::payload;
 use crate::kind::Kind;
 
@@ -10,12 +11,7 @@ use crate::kind::Kind;
 pub struct ReceiptV1 {
     /// End of sampling, ns `CLOCK_MONOTONIC`.
     pub end_ns: u64,
-    /// Why recording ended: `duration`, `signal`, `command`, `targets gone`, or an error's text. Behind that what was taken off
-    /// since: `cut --from 5 s`, `cut --to 8 s`, after the start of the session.
-    pub ended_by: Vec<String>,
-    /// Exit status of the command, as a shell has it; -1 if there was no command.
-    pub exit_code: i32,
-    /// Samples in the file.
+    /// Samples that were written.
     pub samples: u64,
     /// Samples that were lost, of all causes that lose samples.
     pub lost: u64,
@@ -33,7 +29,17 @@ pub struct ReceiptV1 {
     pub ring_high_water_bytes: u64,
     /// Bytes of the file before this block.
     pub file_bytes: u64,
+    /// Samples before this moment, ns after the start of the session, were cut off; `None` if none were.
+    pub cut_from_ns: Option<u64>,
+    /// Samples from this moment on, ns after the start of the session, were cut off; `None` if none were.
+    pub cut_to_ns: Option<u64>,
+    /// How many samples `cut` or `compact` kept, if these are fewer than were written.
+    pub kept_samples: Option<u64>,
+    /// Exit status of the command, as a shell has it; -1 if there was no command.
+    pub exit_code: i32,
+    /// Why recording ended.
+    pub end_reason: EndReason,
 }
 
-payload!(ReceiptV1, ArchivedReceiptV1, Kind::RECEIPT, 1, count ended_by);
+payload!(ReceiptV1, ArchivedReceiptV1, Kind::RECEIPT, 1, one);
 super::owned!(ReceiptV1, ArchivedReceiptV1);

@@ -6,11 +6,11 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
-    Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1,
-    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNode,
-    StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1,
-    UnwindRulesV1, WaitsV1, WalkEnd, Word,
+    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, EndReason, ImagePartsV1, ImagesV1, JitV1,
+    KernelSymbolsV1, Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload,
+    Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
+    StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1,
+    SymbolsV1, Task, TasksV1, UnwindRulesV1, WaitsV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -68,8 +68,9 @@ macro_rules! compiled {
 fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
     let roots = [
         compiled!("session", SessionV1: recorder command_line host kernel_release kernel_version arch boot_id
-            kernel_build_id start_ns start_unix_ns cpus page_bytes target events max_depth user kernel idle
-            ring_bytes labels notes mount_ns),
+            kernel_build_id start_ns start_unix_ns mount_ns ring_bytes cpus events labels notes target_ids
+            target_cgroups missing_features page_bytes max_depth stack_bytes maker target cpu_scope unwind embed
+            user kernel idle),
         compiled!("strings", StringsV1: first_id bytes lens),
         compiled!("tasks", TasksV1: first_id tgid tid comm),
         compiled!("lifecycle", LifecycleV1: first_ns last_ns after_ns change tgid tid creator comm),
@@ -82,8 +83,8 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
             user_end kernel_end task user_new user_known kernel_new kernel_known weight snapshot first_snapshot),
         compiled!("kernel_symbols", KernelSymbolsV1: start len name module),
         compiled!("losses", LossesV1: time_ns cpu cause count),
-        compiled!("receipt", ReceiptV1: end_ns ended_by exit_code samples lost user_cpu_ns kernel_cpu_ns
-            peak_rss_bytes bpf_runs bpf_ns ring_high_water_bytes file_bytes),
+        compiled!("receipt", ReceiptV1: end_ns samples lost user_cpu_ns kernel_cpu_ns peak_rss_bytes bpf_runs bpf_ns
+            ring_high_water_bytes file_bytes cut_from_ns cut_to_ns kept_samples exit_code end_reason),
         compiled!("symbols", SymbolsV1: image start len names name_lens),
         compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
         compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens line_count line_off file
@@ -157,15 +158,31 @@ fn stacks_have_exactly_these_bytes() -> Result<(), Error> {
 
 #[test]
 fn texts_have_exactly_these_bytes_inside_and_outside_of_their_place() -> Result<(), Error> {
-    let ended_by = ["duration", "targets gone"].map(String::from).into();
-    let receipt = ReceiptV1 { end_ns: 5, ended_by, exit_code: -1, file_bytes: 7, ..ReceiptV1::default() };
-    let bytes = receipt.to_bytes()?;
-    let mut expected = b"targets goneduration\x8c\0\0\0\xec\xff\xff\xff\0\0\0\0".to_vec();
-    expected.extend(root(&[5, 0, -28, 2, -1, 0]));
-    expected.resize(bytes.len() - 8, 0);
-    expected.extend(root(&[7, 0]));
-    assert_eq!((&bytes[..], bytes.len()), (&expected[..], 32 + 96));
-    assert_eq!(ReceiptV1::view(&bytes)?.to_owned_record()?, receipt);
+    let session =
+        SessionV1 { notes: ["duration", "targets gone"].map(String::from).into(), ..SessionV1::default() };
+    let bytes = session.to_bytes()?;
+    let texts = b"targets goneduration\x8c\0\0\0\xec\xff\xff\xff\0\0\0\0";
+    assert_eq!((&bytes[..32], bytes.len()), (&texts[..], 32 + 184));
+    // The list of notes: from its place in the root back to the second text.
+    assert_eq!(bytes[32 + 120..32 + 128], root(&[12 - 32 - 120, 2]));
+    assert_eq!(SessionV1::view(&bytes)?.to_owned_record()?, session);
+    Ok(())
+}
+
+#[test]
+fn a_receipt_has_exactly_these_bytes() -> Result<(), Error> {
+    let receipt = ReceiptV1 {
+        end_ns: 5,
+        file_bytes: 7,
+        cut_to_ns: Some(9),
+        exit_code: -1,
+        end_reason: EndReason::SIGNAL,
+        ..ReceiptV1::default()
+    };
+    let words: [u64; 17] = [5, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 1, 9, 0, 0, 2 << 32 | 0xffff_ffff];
+    let expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(receipt.to_bytes()?[..], expected);
+    assert_eq!(ReceiptV1::view(&receipt.to_bytes()?)?.to_owned_record()?, receipt);
     Ok(())
 }
 

@@ -2,14 +2,7 @@
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Cause, LossesV1, Payload as _, ReceiptV1};
-
-/// Begin of the text that `cut` and `compact` add to a receipt when they keep fewer samples than were recorded; the number
-/// of kept samples follows. If there are several, the last one counts.
-pub const KEPT: &str = "samples kept: ";
-
-/// Text in a receipt that `repair` wrote for a session without one.
-pub const REPAIRED: &str = "repaired";
+use icecore_format::records::{Cause, EndReason, LossesV1, Payload as _, ReceiptV1};
 
 /// The samples of one session that has a receipt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,11 +28,12 @@ impl Counted {
 
 /// Returns the number of samples that a receipt claims.
 pub fn expected(receipt: &ReceiptV1) -> u64 {
-    kept(receipt).unwrap_or(receipt.samples)
+    receipt.kept_samples.unwrap_or(receipt.samples)
 }
 
-fn kept(receipt: &ReceiptV1) -> Option<u64> {
-    receipt.ended_by.iter().rev().find_map(|by| by.strip_prefix(KEPT)?.parse().ok())
+/// Returns true if nothing was cut off since the session ended.
+pub fn is_whole(receipt: &ReceiptV1) -> bool {
+    [receipt.cut_from_ns, receipt.cut_to_ns, receipt.kept_samples] == [None; 3]
 }
 
 /// Counts the samples of all sessions with a receipt.
@@ -68,9 +62,9 @@ pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
                 let receipt = payload.and_then(|payload| payload.view::<ReceiptV1>()?.to_owned_record());
                 if let Ok(receipt) = receipt {
                     // What a cut has kept, and what a repair has found, are counted without what was lost before.
-                    let lost = match kept(&receipt) {
+                    let lost = match receipt.kept_samples {
                         Some(_) => 0,
-                        None if receipt.ended_by.iter().any(|by| by == REPAIRED) => {
+                        None if receipt.end_reason == EndReason::REPAIRED => {
                             lost.saturating_sub(receipt.lost)
                         }
                         None => damaged,

@@ -1,15 +1,15 @@
 //! What the events of a recording mean, and which of them a view shows.
 //!
-//! | event | a sample of it |
+//! | meaning | a sample of it |
 //! |---|---|
-//! | `cpu-clock`, `task-clock`, in ns | stands for CPU time: only from these the report concludes what ran how long |
-//! | `cycles`, `cpu-cycles` | was taken while a CPU ran, and stands for its cycles |
-//! | `off-cpu`, `run-delay`, in ns | is a wait: a thread did not run for so long |
-//! | `waker`, in ns | is the stack that ended a wait, and weighs as much as the wait |
-//! | any other in ns | is the time that a function took, with all that it called and waited for |
-//! | any other | is something that happened: a page fault, a call of a function |
+//! | CPU time | stands for CPU time: only from these the report concludes what ran how long |
+//! | cycles | was taken while a CPU ran, and stands for its cycles |
+//! | off-CPU time, run delay | is a wait: a thread did not run for so long |
+//! | waker | is the stack that ended a wait, and weighs as much as the wait |
+//! | duration | is the time that a function took, with all that it called and waited for |
+//! | any other, or unknown | is something that happened: a page fault, a call of a function |
 
-use icecore_format::records::EventV1;
+use icecore_format::records::{EventMeaning, EventV1};
 use icecore_text::glob::is_like;
 
 /// What samples of an event tell.
@@ -30,20 +30,14 @@ pub enum Meaning {
 }
 
 impl Meaning {
-    /// Returns the meaning of an event, by its name and unit.
+    /// Returns the meaning of an event.
     pub fn of(event: &EventV1) -> Self {
-        // perf names modifiers and the device: `cpu-clock:u`, `cpu_core/cycles/P`.
-        let words = |name: &str| event.name.split([':', '/']).any(|word| word == name);
-        match (&*event.name, &*event.unit) {
-            ("off-cpu" | "run-delay", "ns") => Self::Wait,
-            ("waker", "ns") => Self::Waker,
-            (_, "ns") if words("cpu-clock") || words("task-clock") => Self::CpuTime,
-            (_, "cycles" | "cpu-cycles" | "cpu_core" | "cpu_atom")
-                if words("cycles") || words("cpu-cycles") =>
-            {
-                Self::Cycles
-            }
-            (_, "ns") => Self::Duration,
+        match event.meaning {
+            EventMeaning::CPU_TIME => Self::CpuTime,
+            EventMeaning::CYCLES => Self::Cycles,
+            EventMeaning::OFF_CPU | EventMeaning::RUN_DELAY => Self::Wait,
+            EventMeaning::WAKER => Self::Waker,
+            EventMeaning::DURATION => Self::Duration,
             _ => Self::Other,
         }
     }
@@ -94,7 +88,7 @@ impl EventChoice {
         let is_wanted = |event: &EventV1| match (self, Meaning::of(event)) {
             (Self::All, _) => true,
             (Self::Waits, meaning) => meaning == Meaning::Wait,
-            (Self::Blocked, meaning) => meaning == Meaning::Wait && &*event.name == "off-cpu",
+            (Self::Blocked, _) => event.meaning == EventMeaning::OFF_CPU,
             (Self::Named(names), _) => names.iter().any(|name| is_like(name, &event.name)),
             (Self::Usual, Meaning::Wait) => !has_others,
             (Self::Usual, Meaning::Waker) => !has_others && !has_waits,
@@ -192,32 +186,37 @@ pub fn listed<'e>(events: impl IntoIterator<Item = &'e EventV1>) -> String {
 mod tests {
     use super::*;
 
-    fn event(name: &str, unit: &str) -> EventV1 {
-        EventV1 { name: name.into(), unit: unit.into(), frequency_hz: 0, period: 1 }
+    fn event(name: &str, meaning: EventMeaning) -> EventV1 {
+        EventV1 { name: name.into(), unit: "ns".into(), frequency_hz: 0, period: 1, meaning }
+    }
+
+    /// An event whose name says its meaning.
+    fn known(name: &str) -> EventV1 {
+        event(
+            name,
+            match name {
+                "cpu-clock" => EventMeaning::CPU_TIME,
+                "off-cpu" => EventMeaning::OFF_CPU,
+                "run-delay" => EventMeaning::RUN_DELAY,
+                "waker" => EventMeaning::WAKER,
+                _ => EventMeaning::DURATION,
+            },
+        )
     }
 
     fn kept(choice: &EventChoice, names: &[&str]) -> Vec<bool> {
-        let events: Vec<EventV1> = names.iter().map(|name| event(name, "ns")).collect();
+        let events: Vec<EventV1> = names.iter().map(|name| known(name)).collect();
         let chosen = choice.among(&events);
         (0..names.len() as u8).map(|position| chosen.has(position)).collect()
     }
 
     #[test]
-    fn names_and_units_tell_what_an_event_means() {
-        let of = |name, unit| Meaning::of(&event(name, unit));
-        assert_eq!([of("cpu-clock", "ns"), of("task-clock:u", "ns")], [Meaning::CpuTime; 2]);
-        assert_eq!([of("cycles:P", "cycles"), of("cpu_core/cycles/", "cpu_core")], [Meaning::Cycles; 2]);
-        assert_eq!([of("off-cpu", "ns"), of("run-delay", "ns")], [Meaning::Wait; 2]);
-        assert_eq!(of("waker", "ns"), Meaning::Waker);
-        assert_eq!(of("uretprobe:/bin/x:f", "ns"), Meaning::Duration);
-        for (name, unit) in [
-            ("uprobe:/bin/x:f", "value"),
-            ("off-cpu", "events"),
-            ("cycles", "events"),
-            ("cpu-clock", "events"),
-            ("", ""),
-        ] {
-            assert_eq!(of(name, unit), Meaning::Other, "{name}");
+    fn no_name_tells_what_an_event_means() {
+        let file = "uprobe:/bin/cpu-clock:off-cpu";
+        assert_eq!(Meaning::of(&event(file, EventMeaning::DURATION)), Meaning::Duration);
+        assert_eq!(Meaning::of(&event("x", EventMeaning::RUN_DELAY)), Meaning::Wait);
+        for unknown in [EventMeaning::UNKNOWN, EventMeaning(900)] {
+            assert_eq!(Meaning::of(&event("cpu-clock", unknown)), Meaning::Other);
         }
     }
 
@@ -235,8 +234,8 @@ mod tests {
         let waits = EventChoice::Waits;
         assert_eq!(kept(&waits, &["cpu-clock", "off-cpu", "waker", "run-delay"]), [false, true, false, true]);
         assert_eq!(kept(&EventChoice::Blocked, &["cpu-clock", "off-cpu", "run-delay"]), [false, true, false]);
-        assert!(EventChoice::Blocked.are_missing(&[event("cpu-clock", "ns")]));
-        assert!(waits.are_missing(&[event("waker", "ns")]) && !waits.are_missing(&[event("off-cpu", "ns")]));
+        assert!(EventChoice::Blocked.are_missing(&[known("cpu-clock")]));
+        assert!(waits.are_missing(&[known("waker")]) && !waits.are_missing(&[known("off-cpu")]));
         assert!(usual.among(&[]).has(7), "events that the recording does not describe");
     }
 
@@ -246,7 +245,7 @@ mod tests {
         let all = ["cpu-clock", "uprobe:a", "uprobe:b"];
         assert_eq!(kept(&named(&["uprobe:*"]), &all), [false, true, true]);
         assert_eq!(kept(&named(&["cpu-clock", "*:b"]), &all), [true, false, true]);
-        let events = all.map(|name| event(name, "ns"));
+        let events = all.map(known);
         assert_eq!(named(&["cpu-clock", "cpu"]).unknown(&events), Some("cpu"));
         assert_eq!(named(&["*"]).unknown(&[]), None);
         assert!(named(&["x", "*"]).among(&[]).has(200), "events that the recording does not describe");

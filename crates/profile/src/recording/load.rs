@@ -314,9 +314,10 @@ fn clean_session(session: &mut SessionV1) {
     let SessionV1 { recorder, host, kernel_release, kernel_version, arch, .. } = session;
     let events = session.events.iter_mut().flat_map(|event| [&mut event.name, &mut event.unit]);
     let labels = session.labels.iter_mut().flat_map(|label| [&mut label.key, &mut label.value]);
-    let texts = [recorder, host, kernel_release, kernel_version, arch, &mut session.target];
+    let texts = [recorder, host, kernel_release, kernel_version, arch];
     // The command line stays as it is, so that it can be shown as a shell would read it.
-    for text in texts.into_iter().chain(events).chain(labels).chain(&mut session.notes) {
+    let lists = session.notes.iter_mut().chain(&mut session.target_cgroups);
+    for text in texts.into_iter().chain(events).chain(labels).chain(lists) {
         *text = clean(text.as_bytes()).into();
     }
     // Some views show these texts in every row.

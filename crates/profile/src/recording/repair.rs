@@ -8,7 +8,7 @@ use icecore_format::Error;
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::{Cause, Loss, LossesV1, Payload, ReceiptV1};
+use icecore_format::records::{Cause, EndReason, Loss, LossesV1, Payload, ReceiptV1};
 use icecore_format::write::Writer;
 use rayon::prelude::*;
 
@@ -192,9 +192,9 @@ impl Session {
         if self.has_receipt {
             return Ok(());
         }
-        let (ended_by, exit_code) = (vec![counted::REPAIRED.to_owned()], -1);
+        let (end_reason, exit_code) = (EndReason::REPAIRED, -1);
         let file_bytes = writer.len_bytes();
-        writer.append(&ReceiptV1 { ended_by, exit_code, file_bytes, ..self.receipt }).map(drop)
+        writer.append(&ReceiptV1 { end_reason, exit_code, file_bytes, ..self.receipt }).map(drop)
     }
 }
 

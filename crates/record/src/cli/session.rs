@@ -2,17 +2,26 @@
 
 use std::fs;
 
-use icecore_format::records::{EventV1, LabelV1, SessionV1};
+use icecore_format::records::{
+    CpuScope, EmbedMode, EventMeaning, EventV1, LabelV1, Maker, MissingFeature, SessionV1, TargetKind,
+    UnwindMode,
+};
 
 use crate::machine::build_id;
 use crate::proc::namespace;
-use crate::settings::{Event, Options, Source, Target};
+use crate::settings::{Embed, Event, Of, Options, Source, Target, Unwind};
 use crate::sys::clock;
 use crate::sys::perf::Rate;
 
 /// Describes the session that begins now, or after the delay.
-pub(crate) fn describe(options: &Options, events: &[Event], notes: Vec<String>) -> SessionV1 {
+pub(crate) fn describe(
+    options: &Options,
+    events: &[Event],
+    notes: Vec<String>,
+    missing_features: Vec<MissingFeature>,
+) -> SessionV1 {
     let delay_ns = options.delay.map_or(0, |delay| u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+    let (target, target_ids, target_cgroups) = target(&options.target);
     SessionV1 {
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: command_line(options),
@@ -26,9 +35,27 @@ pub(crate) fn describe(options: &Options, events: &[Event], notes: Vec<String>) 
         start_unix_ns: clock::unix_ns().saturating_add(delay_ns),
         cpus: options.cpus.clone(),
         page_bytes: crate::sys::usage::page_bytes(),
-        target: target(&options.target),
+        target,
+        target_ids,
+        target_cgroups,
+        cpu_scope: if options.some_cpus { CpuScope::SOME } else { CpuScope::ALL },
+        maker: Maker::RECORDER,
         events: events.iter().map(described).collect(),
         max_depth: options.max_depth,
+        stack_bytes: if options.unwind == Unwind::Fp { 0 } else { options.stack_bytes },
+        unwind: match options.unwind {
+            Unwind::Auto => UnwindMode::AUTO,
+            Unwind::Fp => UnwindMode::FRAME_POINTERS,
+            Unwind::Copy => UnwindMode::COPY,
+            Unwind::Dwarf => UnwindMode::DWARF,
+        },
+        embed: match options.embed {
+            Embed::None => EmbedMode::NONE,
+            Embed::Hits => EmbedMode::HITS,
+            Embed::Sections => EmbedMode::SECTIONS,
+            Embed::All => EmbedMode::ALL,
+        },
+        missing_features,
         user: options.user,
         kernel: options.kernel,
         idle: options.idle,
@@ -50,7 +77,23 @@ fn described(event: &Event) -> EventV1 {
         Source::Probe { take, .. } => (0, take.every),
         Source::Wait { always_ns, .. } => (0, always_ns),
     };
-    EventV1 { name: event.name.clone(), unit: event.unit.clone(), frequency_hz, period }
+    let (name, unit) = (event.name.clone(), event.unit.clone());
+    EventV1 { name, unit, frequency_hz, period, meaning: meaning(event) }
+}
+
+/// Returns what a sample of an event stands for.
+fn meaning(event: &Event) -> EventMeaning {
+    match (&event.source, &*event.unit) {
+        // The number of a counter decides its unit.
+        (Source::Counter { .. }, "ns") => EventMeaning::CPU_TIME,
+        (Source::Counter { .. }, "cycles") => EventMeaning::CYCLES,
+        (Source::Wait { of: Of::OffCpu, .. }, _) => EventMeaning::OFF_CPU,
+        (Source::Wait { of: Of::RunDelay, .. }, _) => EventMeaning::RUN_DELAY,
+        (Source::Wait { of: Of::Waker, .. }, _) => EventMeaning::WAKER,
+        // Also an argument that the user calls a time.
+        (Source::Probe { .. }, "ns") => EventMeaning::DURATION,
+        (Source::Counter { .. } | Source::Probe { .. }, _) => EventMeaning::OCCURRENCE,
+    }
 }
 
 /// Returns the name of this host.
@@ -62,17 +105,17 @@ fn kernel(name: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
 }
 
-fn target(target: &Target) -> String {
-    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+/// Returns whom the recorder samples: the kind, ids, and paths of cgroups.
+fn target(target: &Target) -> (TargetKind, Vec<u32>, Vec<String>) {
     match target {
-        Target::System => "system".to_owned(),
-        Target::Processes(ids) => format!("processes {}", list(ids)),
-        Target::Threads(ids) => format!("threads {}", list(ids)),
+        Target::System => (TargetKind::SYSTEM, Vec::new(), Vec::new()),
+        Target::Processes(ids) => (TargetKind::PROCESSES, ids.clone(), Vec::new()),
+        Target::Threads(ids) => (TargetKind::THREADS, ids.clone(), Vec::new()),
         Target::Cgroups(cgroups) => {
-            let paths: Vec<&str> = cgroups.iter().map(|cgroup| &*cgroup.path).collect();
-            format!("cgroups {}", paths.join(","))
+            let paths = cgroups.iter().map(|cgroup| cgroup.path.to_string()).collect();
+            (TargetKind::CGROUPS, Vec::new(), paths)
         }
-        Target::Command => "command".to_owned(),
+        Target::Command => (TargetKind::COMMAND, Vec::new(), Vec::new()),
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn close(
     let runs = sampler.runs();
     let receipt = ReceiptV1 {
         end_ns,
-        ended_by: vec![end.pumped.ended_by.text().to_owned()],
+        end_reason: end.pumped.ended_by.recorded(),
         exit_code: end.exit_code.map_or(-1, i32::from),
         samples: end.digested.totals.samples - refused,
         lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
@@ -63,6 +63,7 @@ pub(super) fn close(
         bpf_ns: runs.ns,
         ring_high_water_bytes: end.pumped.ring_high_water_bytes,
         file_bytes: stored.len_bytes(),
+        ..ReceiptV1::default()
     };
     let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
     let left_out: Vec<LeftOut> =

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use icecore_format::records::MissingFeature;
 use icecore_format::write::Writer;
 use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
@@ -200,7 +201,20 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     close(options, &sampler, stored, end, command)
 }
 
-/// Says what user stacks of waits lack here. The report looks for `at most 2 KiB` to explain stacks that are cut.
+/// Lists what this kernel or the recorder's privileges do not give, of what the options need.
+fn missing_features(options: &Options, sampler: &Sampler<'_>) -> Vec<MissingFeature> {
+    let waits_are_copied = matches!(sampler.stacks_of_waits(), StacksOfWaits::Copied(_));
+    let takes_tables = options.user && options.unwind == Unwind::Auto;
+    let missing = [
+        (sampler.walker() != Walker::Loop, MissingFeature::LOOP),
+        (waits_are_copied && options.user && options.off_cpu.is_some(), MissingFeature::TASK_WORK),
+        (takes_tables && !sampler.walks_tables(), MissingFeature::TABLE_WALKS),
+        (options.kernel && kallsyms::are_hidden(), MissingFeature::KERNEL_ADDRESSES),
+    ];
+    missing.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, feature)| feature).collect()
+}
+
+/// Says what user stacks of waits lack here.
 fn note_on_stacks_of_waits(options: &Options, sampler: &Sampler<'_>) -> Option<String> {
     match sampler.stacks_of_waits() {
         _ if options.off_cpu.is_none() || !options.user => None,
@@ -335,7 +349,7 @@ fn begin_file(
     sampler: &mut Sampler<'_>,
 ) -> anyhow::Result<(Writer, Begin)> {
     let mut writer = output.writer()?;
-    let session = session::describe(options, events, notes);
+    let session = session::describe(options, events, notes, missing_features(options, sampler));
     let begin = if options.delay.is_some() {
         Begin::At(session.start_ns, opened)
     } else {

@@ -30,10 +30,10 @@ use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 
 use choose::{Chooser, GrownNodes};
-use icecore_profile::recording::counted::{self, KEPT};
+use icecore_profile::recording::counted;
 use icecore_profile::recording::filter::{Filter, Moment};
 use icecore_profile::recording::load::Tables;
-use icecore_profile::recording::load::parts::{CUT_FROM, CUT_TO, Part};
+use icecore_profile::recording::load::parts::Part;
 use icecore_profile::stacks::hits::Selection;
 use icecore_profile::stacks::repair::RepairedStacks;
 use need::{Extent, Need};
@@ -130,7 +130,7 @@ impl Excerpt<'_> {
         if let Some(receipt) = &mut rows.receipt {
             shorten(receipt, selection, part);
             if counted::expected(receipt) != samples {
-                receipt.ended_by.push(format!("{KEPT}{samples}"));
+                receipt.kept_samples = Some(samples);
             }
         }
         let extent = match what {
@@ -149,18 +149,16 @@ impl Excerpt<'_> {
 }
 
 /// Marks a session as incomplete. Its start and its end stay: times count from the start, and the receipt covers the whole session.
-/// cost was for all of it.
 fn shorten(receipt: &mut ReceiptV1, selection: Selection<'_>, part: &Part) {
     let start_ns = part.time_ns(part.start_ns());
     let inside = |at: Option<Moment>| {
         let at_ns = selection.tables.parts.zero_ns().saturating_add(at?.ns);
         let is_inside = start_ns < at_ns && at_ns < part.time_ns(receipt.end_ns);
-        is_inside.then(|| Moment { ns: at_ns - start_ns })
+        is_inside.then(|| at_ns - start_ns)
     };
     let Filter { from, to, .. } = *selection.filter;
-    let cuts = [(CUT_FROM, inside(from)), (CUT_TO, inside(to))];
-    let said = cuts.into_iter().filter_map(|(what, at)| Some(format!("{what}{}", at?)));
-    receipt.ended_by.extend(said.collect::<Vec<_>>());
+    receipt.cut_from_ns = receipt.cut_from_ns.max(inside(from));
+    receipt.cut_to_ns = [receipt.cut_to_ns, inside(to)].into_iter().flatten().min();
 }
 
 /// Keeps the position of a session without a start time among the others: it was placed by its first sample, which may be gone.

@@ -8,6 +8,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | `perf_data` | parses the file, without trust |
+//! | `requested` | whom perf was asked to sample |
 //! | `world` | tasks, images and mappings as rows, and their address spaces |
 //! | `samples` | samples as rows, in the order of time |
 //! | `snapshots`, `registers` | the contents of registers and stacks |
@@ -28,6 +29,7 @@ mod jit;
 mod kernel;
 mod perf_data;
 mod registers;
+mod requested;
 mod samples;
 mod snapshots;
 mod world;

@@ -9,12 +9,13 @@ use std::path::Path;
 use icecore_format::block::Codec;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{EventV1, ReceiptV1, SessionV1};
+use icecore_format::records::{EventV1, Maker, ReceiptV1, SessionV1, TargetKind};
 use serde::Serialize;
 
 use super::DamageRow;
 use super::left_out::LeftOutRow;
 use icecore_profile::recording::events::Meaning;
+use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::losses::losses;
 use icecore_symbolize::image::Search;
@@ -77,9 +78,20 @@ struct SessionRow {
     start_unix_ns: u64,
     cpus: Vec<u32>,
     page_bytes: u32,
+    maker: String,
     target: String,
+    target_kind: String,
+    target_ids: Vec<u32>,
+    target_cgroups: Vec<String>,
+    cpu_scope: String,
     events: Vec<EventRow>,
+    unwind: String,
+    /// 0 if unknown, like the next one.
     max_depth: u32,
+    stack_bytes: u32,
+    embed: String,
+    /// What the recorder would have used, and its kernel or its privileges did not give.
+    missing_features: Vec<String>,
     user: bool,
     kernel: bool,
     idle: bool,
@@ -87,6 +99,8 @@ struct SessionRow {
     labels: std::collections::BTreeMap<String, String>,
     notes: Vec<String>,
     mount_ns: u64,
+    #[serde(skip)]
+    by: Maker,
 }
 
 /// One session of several.
@@ -104,6 +118,8 @@ pub(crate) struct EventRow {
     pub(crate) unit: String,
     pub(crate) frequency_hz: u64,
     pub(crate) period: u64,
+    /// What a sample stands for.
+    pub(crate) meaning: String,
     /// Its samples are waits or their ends. Those that are shorter than the period are samples in proportion to their length.
     #[serde(skip)]
     pub(crate) is_wait: bool,
@@ -114,6 +130,12 @@ pub(crate) struct EventRow {
 pub(crate) struct ReceiptRow {
     pub(crate) end_ns: u64,
     pub(crate) ended_by: Vec<String>,
+    pub(crate) end_reason: String,
+    /// Counted from the start of the session, like the next one; `None` if nothing was cut off.
+    pub(crate) cut_from_ns: Option<u64>,
+    pub(crate) cut_to_ns: Option<u64>,
+    /// `None` if all samples were kept.
+    pub(crate) kept_samples: Option<u64>,
     pub(crate) exit_code: i32,
     pub(crate) samples: u64,
     pub(crate) lost: u64,
@@ -163,6 +185,7 @@ impl EventRow {
             unit: event.unit.clone(),
             frequency_hz: event.frequency_hz,
             period: event.period,
+            meaning: event.meaning.name(),
         };
         events.iter().map(row).collect()
     }
@@ -179,7 +202,11 @@ impl ReceiptRow {
         let cpu_ns = receipt.user_cpu_ns.saturating_add(receipt.kernel_cpu_ns);
         Self {
             end_ns: receipt.end_ns,
-            ended_by: receipt.ended_by.clone(),
+            ended_by: ended_by(receipt),
+            end_reason: receipt.end_reason.name(),
+            cut_from_ns: receipt.cut_from_ns,
+            cut_to_ns: receipt.cut_to_ns,
+            kept_samples: receipt.kept_samples,
             exit_code: receipt.exit_code,
             samples: receipt.samples,
             lost: receipt.lost,
@@ -279,9 +306,18 @@ impl SessionRow {
             start_unix_ns: session.start_unix_ns,
             cpus: session.cpus.clone(),
             page_bytes: session.page_bytes,
-            target: session.target.clone(),
+            maker: session.maker.name(),
+            target: target(session),
+            target_kind: session.target.name(),
+            target_ids: session.target_ids.clone(),
+            target_cgroups: session.target_cgroups.clone(),
+            cpu_scope: session.cpu_scope.name(),
             events: EventRow::list(&session.events),
+            unwind: session.unwind.name(),
             max_depth: session.max_depth,
+            stack_bytes: session.stack_bytes,
+            embed: session.embed.name(),
+            missing_features: session.missing_features.iter().map(|feature| feature.name()).collect(),
             user: session.user,
             kernel: session.kernel,
             idle: session.idle,
@@ -289,8 +325,31 @@ impl SessionRow {
             labels: session.labels.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
             notes: session.notes.clone(),
             mount_ns: session.mount_ns,
+            by: session.maker,
         }
     }
+}
+
+/// Describes whom a session sampled, for people: `processes 1,2`; empty if unknown.
+pub(crate) fn target(session: &SessionV1) -> String {
+    let ids = session.target_ids.iter().map(u32::to_string);
+    let of = ids.chain(session.target_cgroups.iter().cloned()).collect::<Vec<_>>().join(",");
+    match session.target {
+        TargetKind::UNKNOWN => String::new(),
+        kind if of.is_empty() => kind.name(),
+        kind => format!("{} {of}", kind.name()),
+    }
+}
+
+/// Lists why a session ended, and what was cut off since, for people.
+fn ended_by(receipt: &ReceiptV1) -> Vec<String> {
+    let moment = |ns: u64| Moment { ns };
+    let cuts = [
+        receipt.cut_from_ns.map(|ns| format!("cut --from {}", moment(ns))),
+        receipt.cut_to_ns.map(|ns| format!("cut --to {}", moment(ns))),
+        receipt.kept_samples.map(|samples| format!("samples kept: {samples}")),
+    ];
+    std::iter::once(receipt.end_reason.name()).chain(cuts.into_iter().flatten()).collect()
 }
 
 impl UnknownRow {

@@ -6,7 +6,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use icecore_format::records::LeftOut;
+use icecore_format::records::{EmbedMode, LeftOut};
 use serde::Serialize;
 
 use icecore_profile::map::Map;
@@ -22,7 +22,6 @@ use icecore_text::path::shown;
 use super::{Result, Screen, Shown, View, left_out};
 use advice::Origin;
 use count::{Lack, Lacks, count};
-use icecore_analysis::asked::Asked;
 use icecore_text::quantity::ratio;
 
 /// The arguments of `missing`.
@@ -222,7 +221,7 @@ struct Scope<'a> {
 impl Scope<'_> {
     fn row(&self, (position, image): (u32, &Identity), lack: &Lack, looked: &Looked) -> LackingImage {
         let process = self.elsewhere.process(position, &self.report.loaded.tables);
-        let embeds_all = Asked::of(&self.report.loaded.tables.session).embeds_all;
+        let embeds_all = self.report.loaded.tables.session.embed == EmbedMode::ALL;
         let origin = Origin { host: self.host, process, embeds_all };
         let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
         let tried = looked.attempts.iter().map(|step| Tried {

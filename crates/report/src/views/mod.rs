@@ -31,6 +31,7 @@ use serde::Serialize;
 pub use error::{Error, Result};
 pub use view::{Needs, Screen, Shown, Typed, View};
 
+use icecore_format::records::Maker;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::path::shown;
@@ -38,11 +39,11 @@ use icecore_text::quantity::{count, things, weight};
 use icecore_text::{Page, Style};
 
 /// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
-fn recorder(version: &str) -> String {
-    if version.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        version.to_owned()
-    } else {
-        format!("icecore-record {version}")
+fn recorder(maker: Maker, version: &str) -> String {
+    match (maker, version) {
+        (Maker::RECORDER, version) => format!("icecore-record {version}"),
+        (_, "") => "unknown".to_owned(),
+        (_, version) => version.to_owned(),
     }
 }
 

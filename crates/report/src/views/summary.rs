@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use icecore_format::records::SessionV1;
 use serde::Serialize;
 
-use super::info::{EventRow, ReceiptRow};
+use super::info::{EventRow, ReceiptRow, target};
 use super::left_out::LeftOutRow;
 use super::{DamageRow, Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
@@ -203,7 +203,7 @@ impl Summary {
             command_line: alike(tables, |session| session.command_line.clone()),
             kernel_release: alike(tables, |session| session.kernel_release.clone()),
             arch: alike(tables, |session| session.arch.clone()),
-            target: alike(tables, |session| session.target.clone()),
+            target: alike(tables, target),
             cpus: alike(tables, |session| session.cpus.clone()),
             events: EventRow::list(&alike(tables, |session| session.events.clone())),
             events_shown: events::sums(tables, &loaded.hits.seen.events),

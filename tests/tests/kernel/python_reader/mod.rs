@@ -8,10 +8,11 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Counter, CounterValue, CountersV1, CpuTime, CpuTimesV1, ImagePartsV1,
-    JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, NameTable, NamedFrame,
-    NamedPlace, NamesV1, Omission, Owner, Payload, Piece, SessionV1, SourceFile, SourcesV1, StackMarksV1,
-    Symbol, SymbolsV1, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    Basis, CallSite, CallSitesV1, Counter, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1,
+    EmbedMode, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark,
+    MissingFeature, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1,
+    SessionV1, SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
+    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -125,6 +126,8 @@ fn agree(path: &Path, options: &[&str]) -> usize {
         let sample = repaired(completed(sample.clone(), expected), expected);
         assert_eq!(sample, *expected, "sample {number} of {}", path.display());
     }
+    assert_eq!(python["settings"], settings(path), "{}", path.display());
+    assert_eq!(python["ends"], ends(path), "{}", path.display());
     assert_eq!(python["symbols"], symbols(path), "{}", path.display());
     assert_eq!(python["image_parts"], image_parts(path), "{}", path.display());
     assert_eq!(python["jit"], jit(path), "{}", path.display());
@@ -190,6 +193,35 @@ fn rows<P: Payload>(path: &Path, of_block: impl Fn(&P::View) -> Option<Vec<Value
     let recording = Recording::open(path).expect("it opens");
     let entries = recording.entries().iter().filter(|entry| entry.header.kind == P::KIND);
     entries.filter_map(|entry| of_block(recording.payload(entry).ok()?.view::<P>().ok()?)).flatten().collect()
+}
+
+/// Returns what sessions say of themselves in numbers.
+fn settings(path: &Path) -> Value {
+    rows::<SessionV1>(path, |view| {
+        let session = view.to_owned_record().ok()?;
+        let missing: Vec<u16> = session.missing_features.iter().map(|feature| feature.0).collect();
+        let sides = [session.user, session.kernel, session.idle].map(u8::from);
+        let meanings: Vec<u16> = session.events.iter().map(|event| event.meaning.0).collect();
+        Some(vec![json!({
+            "maker": session.maker.0, "target": session.target.0, "target_ids": session.target_ids,
+            "target_cgroups": session.target_cgroups, "cpu_scope": session.cpu_scope.0, "cpus": session.cpus,
+            "unwind": session.unwind.0, "max_depth": session.max_depth, "stack_bytes": session.stack_bytes,
+            "embed": session.embed.0, "missing_features": missing, "meanings": meanings,
+            "sides": sides,
+        })])
+    })
+}
+
+/// Returns how sessions ended, and what was cut off since.
+fn ends(path: &Path) -> Value {
+    rows::<ReceiptV1>(path, |view| {
+        let ReceiptV1 { end_reason, cut_from_ns, cut_to_ns, kept_samples, .. } =
+            view.to_owned_record().ok()?;
+        Some(vec![json!({
+            "end_reason": end_reason.0, "cut_from_ns": cut_from_ns, "cut_to_ns": cut_to_ns,
+            "kept_samples": kept_samples,
+        })])
+    })
 }
 
 /// Returns the mount namespaces of mappings.
@@ -294,6 +326,25 @@ fn image_parts(path: &Path) -> Value {
 /// Returns the story with one more process, whose code is stored by offsets in files, as by the recorder.
 fn mixed() -> Builder {
     let mut b = story();
+    b.session = Some(SessionV1 {
+        target: TargetKind::CGROUPS,
+        target_ids: vec![7, 1 << 22],
+        target_cgroups: vec!["/a".into(), "/system.slice/a service".into()],
+        cpu_scope: CpuScope::SOME,
+        unwind: UnwindMode::DWARF,
+        embed: EmbedMode::ALL,
+        missing_features: vec![
+            MissingFeature::TASK_WORK,
+            MissingFeature::KERNEL_ADDRESSES,
+            MissingFeature(900),
+        ],
+        idle: true,
+        ..session()
+    });
+    if let Some(receipt) = &mut b.receipt {
+        (receipt.cut_from_ns, receipt.cut_to_ns) = (Some(1), Some(1 << 40));
+        receipt.kept_samples = Some(b.samples.len() as u64);
+    }
     b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };
     b.block_len = 77;
     b.symbols = (0..9)

@@ -1,6 +1,6 @@
 //! `--fail-on`, comparisons that are refused, and files that `-o` writes.
 
-use icecore_format::records::{EventV1, SessionV1};
+use icecore_format::records::{EventMeaning, EventV1, SessionV1};
 use icecore_tests::inside::{report, run_in};
 use icecore_tests::synthetic::session;
 
@@ -39,7 +39,8 @@ fn a_condition_that_holds_is_exit_code_1_and_what_others_cause_never_counts() {
 fn what_cannot_be_compared_is_refused_with_the_remedy() {
     let dir = folder();
     USUAL.write(dir.path(), "a");
-    let faults = EventV1 { name: "page-faults".into(), unit: "faults".into(), frequency_hz: 0, period: 1 };
+    let (name, unit, meaning) = ("page-faults".into(), "faults".into(), EventMeaning::OCCURRENCE);
+    let faults = EventV1 { name, unit, frequency_hz: 0, period: 1, meaning };
     let mut other = USUAL.recorded();
     other.session = Some(SessionV1 { events: vec![faults], ..session() });
     other.write(&dir.path().join("faults"), true).expect("written");

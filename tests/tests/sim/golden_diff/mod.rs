@@ -16,7 +16,7 @@ mod runs;
 
 use std::path::Path;
 
-use icecore_format::records::{Change, ImageKind, Origin, ReceiptV1, Symbol};
+use icecore_format::records::{Change, EndReason, ImageKind, Origin, ReceiptV1, Symbol};
 use icecore_tests::inside::report;
 use icecore_tests::synthetic::{Builder, START_NS};
 use serde_json::Value;
@@ -80,7 +80,7 @@ impl Service<'_> {
         }
         b.receipt = Some(ReceiptV1 {
             end_ns: START_NS + (from_s + self.seconds) * 1_000_000_000,
-            ended_by: vec!["duration".into()],
+            end_reason: EndReason::DURATION,
             exit_code: -1,
             samples: b.samples.len() as u64,
             ..ReceiptV1::default()

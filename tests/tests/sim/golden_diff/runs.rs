@@ -1,6 +1,6 @@
 //! Tests several recordings: whole runs of a command, sides of several recordings, and a trend.
 
-use icecore_format::records::{LabelV1, SessionV1};
+use icecore_format::records::{EndReason, LabelV1, SessionV1, TargetKind};
 use icecore_tests::inside::{golden, report, run_in};
 use icecore_tests::synthetic::session;
 
@@ -9,16 +9,16 @@ use super::{Service, USUAL, folder, json, row, with_status};
 #[test]
 fn a_run_that_takes_more_fails_the_build_though_no_share_changed() {
     let dir = folder();
-    let run = |name: &str, seconds: u64, seed: u32, ended_by: &str| {
+    let run = |name: &str, seconds: u64, seed: u32, end_reason: EndReason| {
         let mut recorded = Service { seconds, seed, ..USUAL }.recorded();
-        recorded.session = Some(SessionV1 { target: "command".into(), ..session() });
-        recorded.receipt.iter_mut().for_each(|receipt| receipt.ended_by = vec![ended_by.into()]);
+        recorded.session = Some(SessionV1 { target: TargetKind::COMMAND, ..session() });
+        recorded.receipt.iter_mut().for_each(|receipt| receipt.end_reason = end_reason);
         recorded.uuid = Some([seed as u8; 16]);
         recorded.write(&dir.path().join(name), true).expect("written");
     };
-    run("before", 7, 1, "command");
-    run("after", 9, 5, "targets gone");
-    run("long", 28, 3, "command");
+    run("before", 7, 1, EndReason::COMMAND);
+    run("after", 9, 5, EndReason::TARGETS_GONE);
+    run("long", 28, 3, EndReason::COMMAND);
     let code = |after: &str, condition: &str| {
         run_in(dir.path(), &["diff", "DIR/before", &format!("DIR/{after}"), "--fail-on", condition]).0
     };

@@ -23,18 +23,12 @@ use icecore_format::index::Entry;
 use icecore_format::records::{EventV1, IdTable, ReceiptV1, Reference, References, SessionV1};
 
 use super::Decoded;
-use crate::recording::filter::Moment;
 
 /// The most sessions of a file: as many as fit into the bits above the number of a process.
 pub const MAX_PARTS: usize = 1 << (32 - PID_BITS);
 
 /// Bits of the number of a process or thread: the kernel's `PID_MAX_LIMIT` is 2²².
 const PID_BITS: u32 = 22;
-
-/// What a receipt says besides why recording ended if `cut` took off the begin; the time behind the start follows.
-pub const CUT_FROM: &str = "cut --from ";
-/// The same of the end.
-pub const CUT_TO: &str = "cut --to ";
 
 /// All sessions of a file, in its order.
 #[derive(Debug)]
@@ -161,7 +155,8 @@ impl Parts {
             return;
         }
         for part in &mut self.parts {
-            let same = |a: &EventV1, b: &EventV1| (&a.name, &a.unit) == (&b.name, &b.unit);
+            let same =
+                |a: &EventV1, b: &EventV1| (&a.name, &a.unit, a.meaning) == (&b.name, &b.unit, b.meaning);
             let events = part.session.events.iter().map(|event| position(&mut self.events, event, same));
             part.event_of = events.map(|event| u8::try_from(event).unwrap_or(u8::MAX)).collect();
         }
@@ -345,11 +340,9 @@ impl Part {
 
     /// The range that `cut` kept, ns after its start; all of it if it was not cut.
     pub fn kept_ns(&self) -> (u64, u64) {
-        let ended_by = self.receipt.iter().flat_map(|receipt| &receipt.ended_by);
-        ended_by.fold((0, u64::MAX), |(from, to), by| {
-            let moment = |what: &str| Some(by.strip_prefix(what)?.parse::<Moment>().ok()?.ns);
-            (moment(CUT_FROM).map_or(from, |ns| from.max(ns)), moment(CUT_TO).map_or(to, |ns| to.min(ns)))
-        })
+        let receipt = self.receipt.as_ref();
+        let from_ns = receipt.and_then(|receipt| receipt.cut_from_ns);
+        (from_ns.unwrap_or(0), receipt.and_then(|receipt| receipt.cut_to_ns).unwrap_or(u64::MAX))
     }
 
     /// A time of its own clock on the common one.

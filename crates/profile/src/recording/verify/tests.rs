@@ -2,9 +2,10 @@ use std::fs::File;
 
 use icecore_format::block::BlockHeader;
 use icecore_format::records::{
-    Basis, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Location, Mapping, MappingsV1,
-    Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackNode,
-    StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, Task, TasksV1, WalkEnd, Word,
+    Basis, EndReason, EventV1, Image, ImageKind, ImagesV1, KernelSymbol, KernelSymbolsV1, Location, Mapping,
+    MappingsV1, Node, Origin, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1,
+    StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, Task, TasksV1,
+    WalkEnd, Word,
 };
 use icecore_format::write::Writer;
 
@@ -97,7 +98,7 @@ fn all(writer: &mut Writer) -> Result<u64, icecore_format::Error> {
     writer.append(&stacks(3, &[2, 3]))?;
     writer.append(&KernelSymbolsV1::from_rows(&[KernelSymbol { start: 1, end: 2, name: 1, module: 0 }]))?;
     writer.append(&samples(4, 0))?;
-    writer.append(&ReceiptV1 { ended_by: vec!["signal".into()], samples: 2, ..ReceiptV1::default() })
+    writer.append(&ReceiptV1 { end_reason: EndReason::SIGNAL, samples: 2, ..ReceiptV1::default() })
 }
 
 /// Appends a payload under a header that is not its own.

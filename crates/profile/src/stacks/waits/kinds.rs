@@ -1,7 +1,7 @@
 //! Classifies waits by the functions of the kernel in which threads waited. A kind is what such a function says, and no guess: a
 //! wait in a function that is not in the table is called by that function.
 
-use icecore_format::records::WaitState;
+use icecore_format::records::{EventMeaning, WaitState};
 
 use super::WaitFacts;
 use crate::recording::load::Tables;
@@ -204,7 +204,7 @@ impl<'a> Kinds<'a> {
     pub fn kind(&self, event: u8, state: WaitState, kernel_stack: u32) -> WaitKind {
         let event = self.tables.parts.events().get(usize::from(event));
         match event {
-            Some(event) if event.name == "run-delay" => WaitKind::RunDelay,
+            Some(event) if event.meaning == EventMeaning::RUN_DELAY => WaitKind::RunDelay,
             _ if state == WaitState::STOPPED => WaitKind::Stopped,
             _ => of_stack(self.tables, &self.symbols, kernel_stack),
         }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use icecore_format::records::EndReason;
 use libbpf_rs::RingBuffer;
 
 use crate::kernel::census::Census;
@@ -46,13 +47,14 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) fn text(self) -> &'static str {
+    /// Returns the number that stands for it in a recording.
+    pub(crate) fn recorded(self) -> EndReason {
         match self {
-            Self::Duration => "duration",
-            Self::Signal => "signal",
-            Self::Command => "command",
-            Self::TargetsGone => "targets gone",
-            Self::WriteFailed => "write failed",
+            Self::Duration => EndReason::DURATION,
+            Self::Signal => EndReason::SIGNAL,
+            Self::Command => EndReason::COMMAND,
+            Self::TargetsGone => EndReason::TARGETS_GONE,
+            Self::WriteFailed => EndReason::WRITE_FAILED,
         }
     }
 }

@@ -36,24 +36,54 @@ impl Redaction {
         if self.what.is_empty() {
             return;
         }
-        session.notes.clear();
+        // All fields are listed, so that nobody adds one without deciding whether it holds text.
+        let SessionV1 {
+            command_line,
+            host,
+            labels,
+            notes,
+            target_cgroups,
+            // Of these the report decides, or they say nothing of what runs there.
+            recorder: _,
+            kernel_release: _,
+            kernel_version: _,
+            arch: _,
+            boot_id: _,
+            kernel_build_id: _,
+            start_ns: _,
+            start_unix_ns: _,
+            mount_ns: _,
+            ring_bytes: _,
+            cpus: _,
+            events: _,
+            target_ids: _,
+            missing_features: _,
+            page_bytes: _,
+            max_depth: _,
+            stack_bytes: _,
+            maker: _,
+            target: _,
+            cpu_scope: _,
+            unwind: _,
+            embed: _,
+            user: _,
+            kernel: _,
+            idle: _,
+        } = session;
+        notes.clear();
         if self.replaces(Redact::Args) {
-            let args = session.command_line.iter_mut().skip(1);
-            args.for_each(|arg| *arg = self.pseudonym("arg", arg.as_bytes()));
+            command_line.iter_mut().skip(1).for_each(|arg| *arg = self.pseudonym("arg", arg.as_bytes()));
         }
         if self.replaces(Redact::Labels) {
-            session
-                .labels
-                .iter_mut()
-                .for_each(|label| label.value = self.pseudonym("label", label.value.as_bytes()));
+            labels.iter_mut().for_each(|label| label.value = self.pseudonym("label", label.value.as_bytes()));
         }
-        if self.replaces(Redact::Host) && !session.host.is_empty() {
-            session.host = self.pseudonym("host", session.host.as_bytes());
+        if self.replaces(Redact::Host) && !host.is_empty() {
+            *host = self.pseudonym("host", host.as_bytes());
         }
         if self.replaces(Redact::Paths) {
-            session.target = self.within(&session.target);
+            target_cgroups.iter_mut().for_each(|path| *path = self.path(path.as_bytes()));
             // The recorder's path, the recorded command, and the output path.
-            session.command_line.iter_mut().for_each(|arg| *arg = self.within(arg));
+            command_line.iter_mut().for_each(|arg| *arg = self.within(arg));
         }
     }
 

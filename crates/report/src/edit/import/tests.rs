@@ -1,6 +1,6 @@
 use icecore_elf::Avma;
 use icecore_format::read::Recording;
-use icecore_format::records::{Location, WalkEnd, Word};
+use icecore_format::records::{Location, TargetKind, WalkEnd, Word};
 
 use super::perf_data::fixture::{File as PerfFile, sample};
 use icecore_profile::watch::Unwatched;
@@ -148,7 +148,7 @@ fn the_session_says_what_perf_told() {
         (&session.host[..], &session.kernel_release[..], &session.recorder[..]),
         ("web1", "6.1.0", "perf 6.2")
     );
-    assert_eq!((&session.target[..], session.start_ns, &session.cpus[..]), ("command", 100, &[1][..]));
+    assert_eq!((session.target, session.start_ns, &session.cpus[..]), (TargetKind::COMMAND, 100, &[1][..]));
     assert_eq!((session.events[0].frequency_hz, &session.events[0].unit[..]), (500, "ns"));
     assert_eq!((said.not_imported[0].what, said.not_imported[0].count), ("cgroup", 1));
     let mut page = Page::new(false);

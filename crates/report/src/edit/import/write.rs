@@ -1,12 +1,14 @@
 //! Writes session and rows as blocks.
 
 use icecore_format::records::{
-    EventV1, ImagesV1, LifecycleV1, LossesV1, MappingsV1, ReceiptV1, SessionV1, StringsV1,
+    EndReason, EventMeaning, EventV1, ImagesV1, LifecycleV1, LossesV1, Maker, MappingsV1, ReceiptV1,
+    SessionV1, StringsV1,
 };
 use icecore_format::write::Writer;
 
 use super::ids::append;
 use super::perf_data::{Attr, Features, PerfData};
+use super::requested::Requested;
 use super::samples::{Counts, MAX_EVENTS};
 use super::world::World;
 
@@ -38,6 +40,11 @@ pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> Ses
         notes
             .push("perf was not told to note CPUs (-a or --sample-cpu): all samples are of CPU 0".to_owned());
     }
+    let Requested { target, target_ids, cpu_scope, cpus } = Requested::of(
+        command_line,
+        data.cpus.iter().copied().collect(),
+        data.attrs.iter().any(Attr::is_of_command),
+    );
     SessionV1 {
         recorder: format!("perf {perf_version}").trim_end().to_owned(),
         command_line: command_line.clone(),
@@ -47,11 +54,15 @@ pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> Ses
         kernel_build_id: kernel_build_id.clone(),
         start_ns,
         start_unix_ns,
-        cpus: data.cpus.iter().copied().collect(),
+        cpus,
+        cpu_scope,
+        target,
+        target_ids,
+        stack_bytes: data.attrs.iter().map(|attr| attr.stack_bytes).max().unwrap_or(0),
         idle: data.has_idle,
         page_bytes: 4096,
-        target: target(data),
         events: events(data),
+        maker: Maker::PERF,
         max_depth: data
             .attrs
             .iter()
@@ -69,31 +80,19 @@ pub(super) fn session(data: &PerfData, world: &World, until_unix_ns: u64) -> Ses
 fn events(data: &PerfData) -> Vec<EventV1> {
     let event = |attr: &Attr| {
         let (frequency_hz, period) = attr.rate();
-        EventV1 { name: attr.name(), unit: attr.unit(), frequency_hz, period }
+        EventV1 { name: attr.name(), unit: attr.unit(), frequency_hz, period, meaning: attr.meaning() }
     };
     let mut events: Vec<EventV1> = data.events().map(event).collect();
     if events.len() > MAX_EVENTS {
         events.truncate(MAX_EVENTS);
-        events[MAX_EVENTS - 1] =
-            EventV1 { name: "others".into(), unit: "events".into(), ..EventV1::default() };
+        events[MAX_EVENTS - 1] = EventV1 {
+            name: "others".into(),
+            unit: "events".into(),
+            meaning: EventMeaning::OCCURRENCE,
+            ..EventV1::default()
+        };
     }
     events
-}
-
-/// Describes what was sampled, as far as perf says: an event of a command begins with it; otherwise the arguments say.
-fn target(data: &PerfData) -> String {
-    if data.attrs.iter().any(Attr::is_of_command) {
-        return "command".to_owned();
-    }
-    let args = &data.features.command_line;
-    let of = |names: [&str; 2]| {
-        args.iter().zip(args.iter().skip(1)).find(|(arg, _)| names.contains(&&arg[..])).map(|(_, ids)| ids)
-    };
-    match (of(["-p", "--pid"]), of(["-t", "--tid"])) {
-        (Some(ids), _) => format!("processes {ids}"),
-        (_, Some(ids)) => format!("threads {ids}"),
-        _ => "system".to_owned(),
-    }
 }
 
 /// Writes all rows to which samples refer.
@@ -131,7 +130,7 @@ pub(super) fn end(writer: &mut Writer, world: &World, counts: &Counts) -> anyhow
         writer,
         &ReceiptV1 {
             end_ns: world.span_ns.1,
-            ended_by: vec!["imported".to_owned()],
+            end_reason: EndReason::IMPORTED,
             exit_code: -1,
             samples: counts.samples,
             lost,

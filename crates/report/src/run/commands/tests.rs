@@ -69,8 +69,10 @@ fn broken(mut render: impl FnMut(usize) -> String, width: usize) -> Vec<String> 
 
 #[test]
 fn help_of_every_command_fits_a_terminal_of_100_columns() {
-    let mut commands = vec![Cli::command()];
-    commands.extend(Cli::command().get_subcommands().cloned());
+    let mut cli = Cli::command();
+    // The commands get the global options.
+    cli.build();
+    let commands: Vec<_> = cli.get_subcommands().cloned().chain([cli.clone()]).collect();
     for command in commands {
         let render = |width| command.clone().max_term_width(0).term_width(width).render_help().to_string();
         assert_eq!(broken(render, 100), [""; 0], "{}", command.get_name());

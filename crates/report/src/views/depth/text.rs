@@ -6,8 +6,8 @@ use super::Depth;
 use super::rows::{Figures, GroupRow, LinkRow, Range};
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
-use icecore_analysis::asked::Asked;
 use icecore_analysis::quality::count as count_lost;
+use icecore_analysis::settings::Settings;
 use icecore_profile::named::Taken;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
@@ -45,12 +45,12 @@ impl Depth {
         self.interpreter_text(page);
         let has = |share: fn(&GroupRow) -> f64| self.groups.iter().any(|group| share(group) > 0.0);
         let is_walked_only = report.profile.taken(Taken::is_unwound).samples == 0;
-        let asked = Asked::of(&report.loaded.tables.session);
+        let settings = Settings::of(&report.loaded.tables.session);
         if has(|group| group.cut_share - group.not_copied_share) {
             page.gap();
             let text = format!(
                 "(cut): stacks were cut there, so it is a least value; {}",
-                asked.deeper(is_walked_only)
+                settings.deeper(is_walked_only)
             );
             page.styled(Style::Warn, &text);
         }
@@ -58,7 +58,7 @@ impl Depth {
             page.gap();
             let text = format!(
                 "(cut): stacks go on behind what was copied of them, so it is a least value; {}",
-                asked.copy_more(count_lost(report, Cause::STACK_SHORTENED) > 0)
+                settings.copy_more(count_lost(report, Cause::STACK_SHORTENED) > 0)
             );
             page.styled(Style::Warn, &text);
         }

@@ -123,7 +123,10 @@ impl Info {
 
 impl SessionRow {
     fn text(&self, page: &mut Page) {
-        page.item("recorder", &format!("{}: {}", recorder(&self.recorder), command(&self.command_line)));
+        page.item(
+            "recorder",
+            &format!("{}: {}", recorder(self.by, &self.recorder), command(&self.command_line)),
+        );
         let kernel = format!("Linux {} {} {}", self.kernel_release, self.kernel_version, self.arch);
         page.item(
             "machine",
@@ -134,12 +137,13 @@ impl SessionRow {
             (true, true) => "user and kernel",
             (true, false) => "user only",
             (false, true) => "kernel only",
-            (false, false) => "no side",
+            (false, false) => "sides unknown",
         };
         let idle = if self.idle { ", with idle" } else { "" };
         let depth = format!("at most {} user frames", count(u64::from(self.max_depth)));
         let ring = format!("ring {}", bytes(self.ring_bytes));
-        page.item("sampled", &format!("{} · {sides}{idle} · {depth} · {ring}", self.target));
+        let target = if self.target.is_empty() { "unknown target" } else { &self.target };
+        page.item("sampled", &format!("{target} · {sides}{idle} · {depth} · {ring}"));
         for event in &self.events {
             let rate = match event.frequency_hz {
                 0 if event.period <= 1 => "each one".to_owned(),

@@ -1,8 +1,8 @@
 //! Writes the page.
 
 use super::{LackingImage, Missing, Tried};
-use icecore_analysis::asked::Asked;
 use icecore_analysis::quality::runtimes;
+use icecore_format::records::EmbedMode;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_symbolize::Reason;
@@ -30,7 +30,7 @@ impl Missing {
         if !others.is_empty() {
             page.gap();
             page.item("in no file", &format!("of all frames: {}", others.join(", ")));
-            let embeds_none = Asked::of(&report.loaded.tables.session).embeds_none;
+            let embeds_none = report.loaded.tables.session.embed == EmbedMode::NONE;
             let runtime =
                 self.others.contains_key(Reason::Jit.code()).then(|| runtimes::nameless(report)).flatten();
             if let Some(runtime) = runtime.filter(|_| !embeds_none) {

@@ -6,7 +6,7 @@ use icecore_format::records::SessionV1;
 use serde::Serialize;
 
 use super::ratio;
-use crate::views::info::{EventRow, ReceiptRow};
+use crate::views::info::{EventRow, ReceiptRow, target};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::spans::Spans;
@@ -50,7 +50,7 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<SessionSummary> {
             cpus: session.cpus.clone(),
             recorder: session.recorder.clone(),
             command_line: session.command_line.clone(),
-            target: session.target.clone(),
+            target: target(session),
             events: EventRow::list(&session.events),
             start_unix_ns: session.start_unix_ns,
             end_unix_ns: parts.start_unix_ns().saturating_add(end.saturating_sub(parts.zero_ns())),

@@ -9,7 +9,7 @@ use icecore_profile::named::pipeline::Report;
 use icecore_text::fit::cut;
 use icecore_text::path::{command, quoted, shown};
 use icecore_text::quantity::ratio;
-use icecore_text::quantity::{bytes, count, duration, percent, things, utc, weight};
+use icecore_text::quantity::{bytes, count, duration, percent, ranges, things, utc, weight};
 use icecore_text::{Align, Page, Style, Table};
 
 /// Longer names of functions and images are cut; `top` shows them whole.
@@ -288,31 +288,5 @@ fn machine(host: &str, kernel_release: &str, arch: &str, cpus: &[u32]) -> String
         // perf may not record which CPUs it sampled.
         [] => machine,
         cpus => format!("{machine} · {} ({})", things(cpus.len() as u64, "CPU"), ranges(cpus)),
-    }
-}
-
-/// Returns a list of numbers as `0-3,7`.
-fn ranges(numbers: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
-            _ => runs.push((*number, *number)),
-        }
-    }
-    let text = |(first, last): &(u32, u32)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
-    };
-    runs.iter().map(text).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ranges;
-
-    #[test]
-    fn neighbouring_cpus_are_one_range() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-        assert_eq!(ranges(&[]), "");
     }
 }

@@ -1,5 +1,5 @@
 use icecore_format::block::{BlockHeader, Codec, Processes};
-use icecore_format::records::{Sample, StackRepair, Task, WalkEnd};
+use icecore_format::records::{EventMeaning, Sample, StackRepair, Task, WalkEnd};
 
 use super::*;
 
@@ -21,7 +21,12 @@ fn entry(kind: Kind, sequence: u64) -> Entry {
 }
 
 fn session(host: &str, start_ns: u64, start_unix_ns: u64) -> (Kind, Decoded) {
-    let event = |name: &str| EventV1 { name: name.into(), unit: "ns".into(), ..EventV1::default() };
+    let event = |name: &str| EventV1 {
+        name: name.into(),
+        unit: "ns".into(),
+        meaning: if name == "cpu-clock" { EventMeaning::CPU_TIME } else { EventMeaning::UNKNOWN },
+        ..EventV1::default()
+    };
     let events = vec![event("cpu-clock"), event(host)];
     let session = SessionV1 { host: host.into(), start_ns, start_unix_ns, events, ..SessionV1::default() };
     (Kind::SESSION, Decoded::Session(Box::new(session)))

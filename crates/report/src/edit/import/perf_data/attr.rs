@@ -1,6 +1,7 @@
 //! Decodes events and the layout of their records: `struct perf_event_attr`.
 
 use icecore_format::events;
+use icecore_format::records::EventMeaning;
 
 use super::bytes::Bytes;
 
@@ -157,6 +158,23 @@ impl Attr {
         events::unit(self.kind, self.config, &self.name()).into_owned()
     }
 
+    /// Returns what a sample stands for. Counters of one kind of CPU have numbers of their own: perf's name tells which they are.
+    pub(in super::super) fn meaning(&self) -> EventMeaning {
+        let (name, unit) = (self.name(), self.unit());
+        // perf names modifiers and the device: `cpu-clock:u`, `cpu_core/cycles/P`.
+        let has_word = |word: &str| name.split([':', '/']).any(|found| found == word);
+        match &*unit {
+            "ns" if has_word("cpu-clock") || has_word("task-clock") => EventMeaning::CPU_TIME,
+            "ns" => EventMeaning::DURATION,
+            "cycles" | "cpu-cycles" | "cpu_core" | "cpu_atom"
+                if has_word("cycles") || has_word("cpu-cycles") =>
+            {
+                EventMeaning::CYCLES
+            }
+            _ => EventMeaning::OCCURRENCE,
+        }
+    }
+
     /// Returns the weight of a sample that has no period of its own.
     pub(in super::super) fn usual_weight(&self) -> u64 {
         match self.rate() {
@@ -186,6 +204,14 @@ mod tests {
         assert_eq!(of(2, 77, "sched:sched_switch"), told("sched:sched_switch", "events", 1));
         assert_eq!(of(4, 0x1c2, "cpu/event=0xc2/"), told("cpu/event=0xc2/", "cpu", 1));
         assert_eq!(of(9, 5, ""), told("event 9:0x5", "event 9", 1));
+        let meaning =
+            |kind, config, name: &str| Attr { kind, config, name: name.into(), ..Attr::default() }.meaning();
+        assert_eq!(meaning(1, 1, "task-clock:u"), EventMeaning::CPU_TIME);
+        assert_eq!([meaning(0, 0, ""), meaning(4, 0x3c, "cpu_core/cycles/P")], [EventMeaning::CYCLES; 2]);
+        assert_eq!(
+            [meaning(1, 2, ""), meaning(2, 77, "my:cpu-clock"), meaning(4, 1, "cpu/event=1/")],
+            [EventMeaning::OCCURRENCE; 3]
+        );
         let period = Attr { rate: 7, ..Attr::default() };
         assert_eq!((period.rate(), period.usual_weight()), ((0, 7), 7));
     }
