@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "call_sites", "waits", "counters", "sources"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 88, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 56, 48, 128, 64, 116, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -298,7 +298,7 @@ class Part:
         self.sources = []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules, self.cpu_times, self.call_sites, self.marks, self.waits = [], [], [], {}, []
+        self.unwind_rules, self.cpu_times, self.marks, self.waits = [], [], {}, []
         self.counters = []
 
     def session(self, root):
@@ -419,16 +419,6 @@ class Part:
             at += name_len
         need(next(lines, None) is None, "rows for all lines")
 
-    def call_sites_block(self, root):
-        texts = []
-        for arena, lens in ((root.bytes(48), root.values(56)), (root.bytes(68), root.values(76))):
-            need(sum(lens) <= len(arena), "bytes of call sites")
-            ends = itertools.accumulate(lens)
-            texts.append([arena[end - length : end].hex() for end, length in zip(ends, lens)])
-        columns = (root.steps(0), root.steps(12), root.steps(24), root.values(36), *texts)
-        for tgid, address, first, lasted, front, behind in zip(*columns, strict=True):
-            self.call_sites.append([tgid, address, first, first + lasted, front, behind])
-
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0
         need(root.processes == 1 << ((image * 0x9E3779B1 & 0xFFFFFFFF) >> 26), "the image in the header")
@@ -543,7 +533,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.call_sites_block, Part.waits_block, Part.counters_block, Part.sources_block]
+    later += [Part.waits_block, Part.counters_block, Part.sources_block]
     readers = dict(enumerate(readers, 1)) | {RECEIPT: Part.receipt} | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -722,7 +712,6 @@ def main():
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],
         "unwind_rules": [row for part in parts for row in part.unwind_rules],
         "cpu_times": [row for part in parts for row in part.cpu_times],
-        "call_sites": [row for part in parts for row in part.call_sites],
         "waits": [row for part in parts for row in part.waits],
         "counters": [row for part in parts for row in part.counters],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],

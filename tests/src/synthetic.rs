@@ -12,13 +12,12 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuScope,
-    CpuTime, CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1,
-    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
-    LifecycleV1, Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node,
-    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair,
-    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1,
-    Wait, WaitsV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1,
+    EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1,
+    KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
+    LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
+    SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol,
+    SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -59,7 +58,6 @@ pub struct Builder {
     /// JIT code.
     pub jit: Vec<JitCode>,
     /// Bytes before return addresses in JIT code.
-    pub call_sites: Vec<CallSite>,
     /// Facts about code that a report found.
     pub names: NameTable,
     /// Source files.
@@ -242,9 +240,6 @@ impl Builder {
         }
         if !self.jit.is_empty() {
             writer.append(&JitV1::from_rows(&self.jit))?;
-        }
-        if !self.call_sites.is_empty() {
-            writer.append(&CallSitesV1::from_rows(&self.call_sites))?;
         }
         if !self.names.places.is_empty() {
             writer.append(&NamesV1::from_table(&self.names))?;

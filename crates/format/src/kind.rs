@@ -74,14 +74,12 @@ kinds! {
     STACK_MARKS = 24,
     /// CPU time of threads by the kernel's own account.
     CPU_TIMES = 25,
-    /// The bytes before return addresses in JIT code.
-    CALL_SITES = 26,
     /// What is known of waits besides their stacks.
-    WAITS = 27,
+    WAITS = 26,
     /// Counters of the machine, of processes and of cgroups.
-    COUNTERS = 28,
+    COUNTERS = 27,
     /// Source files of code that samples hit.
-    SOURCES = 29,
+    SOURCES = 28,
 }
 
 impl Kind {

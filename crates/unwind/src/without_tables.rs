@@ -14,9 +14,6 @@ const ASSEMBLY_WORDS: u64 = 7;
 /// data on the stack.
 const PROVEN_WORDS: u64 = 64;
 
-/// The longest frame of code in no file that is searched, words.
-const FRAME_WORDS: u64 = 512;
-
 /// A frame without unwind tables.
 pub(super) struct Frame<'a, M, P> {
     pub(super) place: ModuleAddress<'a>,
@@ -155,22 +152,6 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         is_there && self.admits(word, registers, may_begin)
     }
 
-    /// x86-64: returns true if code in no file proves a return address to which the frame pointer leads: it follows a direct call
-    /// of this very function, and no other word of the frame can be a return address.
-    fn is_called_from(&self, slot: Avma, return_address: Avma, registers: &Registers) -> bool {
-        let sp = registers.sp();
-        let words = slot.0.wrapping_sub(sp.0) / 8;
-        if !reads_code(registers.machine()) || self.place.tables.is_some() || words > FRAME_WORDS {
-            return false;
-        }
-        let is_none = |slot| match self.memory.read_u64(slot).map(Avma) {
-            Ok(word) => !self.admits(word, registers, true),
-            Err(miss) => miss == Miss::NoAddress,
-        };
-        self.modules.edge(return_address, self.at(registers), false) == Edge::Calls
-            && (0..words).all(|word| is_none(sp.wrapping_add(8 * word)))
-    }
-
     /// Continues after a return address, with the frame pointer of the caller.
     fn leave_by(&self, shape: Shape, registers: &mut Registers, slot: Avma, return_address: Avma) {
         let fp = registers.machine().fp();
@@ -235,8 +216,7 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         if return_address.0 != 0 && !self.may_be(slot, return_address, registers, true) {
             return Err(no_rules);
         }
-        let is_proven = self.shape_behind(return_address, registers).is_some()
-            || self.is_called_from(slot, return_address, registers);
+        let is_proven = self.shape_behind(return_address, registers).is_some();
         match outer {
             Ok(outer) => registers.set(machine.fp(), outer),
             Err(miss) => registers.forget(machine.fp(), Some(miss)),

@@ -7,7 +7,6 @@
 //! # Source
 //! docs/FORMAT.md §5 tabulates every column.
 
-mod call_sites;
 mod cgroups;
 mod counters;
 mod cpu_times;
@@ -39,7 +38,6 @@ mod unwind_rules;
 mod waits;
 mod walk_end;
 
-pub use call_sites::{CallSite, CallSitesV1};
 pub use cgroups::{Cgroup, CgroupsV1};
 pub use counters::{Counter, CounterValue, CountersV1, Growth, Owner};
 pub use cpu_times::{CpuTime, CpuTimesV1};
@@ -183,7 +181,6 @@ layouts!(
     UnwindRulesV1,
     StackMarksV1,
     CpuTimesV1,
-    CallSitesV1,
     WaitsV1,
     CountersV1,
     SourcesV1,

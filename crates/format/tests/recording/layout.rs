@@ -6,11 +6,11 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, EndReason, ImagePartsV1, ImagesV1, JitV1,
-    KernelSymbolsV1, Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload,
-    Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
-    StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1,
-    SymbolsV1, Task, TasksV1, UnwindRulesV1, WaitsV1, WalkEnd, Word,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, EndReason, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
+    Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload, Piece, ReceiptV1,
+    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNode,
+    StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1, SymbolsV1, Task, TasksV1,
+    UnwindRulesV1, WaitsV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -98,8 +98,6 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("snapshots", SnapshotsV1: first_id anchor depth not_copied memory mask register distance),
         compiled!("unwind_rules", UnwindRulesV1: image at start bias bytes lens),
         compiled!("cpu_times", CpuTimesV1: first_ns last_ns unit_ns after over tgid tid ran user kernel),
-        compiled!("call_sites", CallSitesV1: tgid address first_ns lasted_ns front front_lens behind
-            behind_lens),
         compiled!("stack_marks", StackMarksV1: node mark),
         compiled!("waits", WaitsV1: first_ns last_ns unit_ns after task event state flags woken_by ended lasted
             waker_task waker),

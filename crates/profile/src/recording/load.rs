@@ -13,12 +13,11 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cause, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, Image,
-    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle,
-    LifecycleV1, Location, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1,
-    Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1,
-    StackPiece, StackPiecesV1, StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule,
-    UnwindRulesV1, Wait, WaitsV1,
+    Cause, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
+    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
+    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Sample, SamplesV1, SessionV1,
+    Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1,
+    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 pub use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -64,8 +63,6 @@ pub struct Tables {
     pub source_blocks: Vec<(u32, Entry)>,
     /// JIT code, in the order of the file.
     pub jit: Vec<JitCode>,
-    /// The bytes around return addresses in JIT code, in the order of the file.
-    pub call_sites: Vec<CallSite>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
     /// Requested files that the recording lacks or has in part, in the order of the file.
@@ -157,7 +154,6 @@ enum Decoded {
     KernelSymbols(Vec<KernelSymbol>),
     Symbols(Vec<Symbol>),
     Jit(Vec<JitCode>),
-    CallSites(Vec<CallSite>),
     Names(NameTable<Arc<str>>),
     LeftOut(Vec<LeftOut>),
     StackCode(u32, Vec<Location>),
@@ -253,7 +249,6 @@ fn gather<'e>(
             }
             Decoded::Symbols(rows) => tables.symbols.extend(rows),
             Decoded::Jit(rows) => tables.jit.extend(rows),
-            Decoded::CallSites(rows) => tables.call_sites.extend(rows),
             Decoded::Names(table) => tables.names.push(table),
             Decoded::LeftOut(rows) => tables.left_out.extend(rows),
             Decoded::StackCode(first, rows) => held.code.push((first, rows)),
@@ -424,11 +419,6 @@ fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_forma
             let payload = payload()?;
             let view = payload.view::<UnwindRulesV1>()?;
             Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
-        }
-        Layout::CallSitesV1 => {
-            let payload = payload()?;
-            let view = payload.view::<CallSitesV1>()?;
-            Decoded::CallSites(view.rows()?.into_iter().map(CallSite::to_owned).collect())
         }
         Layout::CpuTimesV1 => Decoded::CpuTimes(payload()?.view::<CpuTimesV1>()?.rows().collect()),
         Layout::CountersV1 => Decoded::Counters(payload()?.view::<CountersV1>()?.rows().collect()),

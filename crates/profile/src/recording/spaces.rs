@@ -163,15 +163,8 @@ impl Spaces {
         self.life_of(space).map_or(0, |life| self.lives[life].comm)
     }
 
-    /// Finds the life of a process at a moment: its number among all address spaces.
-    pub(crate) fn life(&self, tgid: u32, time_ns: u64) -> Option<u32> {
-        let lives = self.by_tgid.get(&tgid)?;
-        let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= time_ns);
-        lives.get(after.checked_sub(1)?).copied()
-    }
-
     /// The life that a space belongs to.
-    pub(crate) fn life_of(&self, space: SpaceId) -> Option<usize> {
+    fn life_of(&self, space: SpaceId) -> Option<usize> {
         self.lives.partition_point(|life| life.first_space <= space.0).checked_sub(1)
     }
 

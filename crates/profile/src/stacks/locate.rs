@@ -20,8 +20,6 @@
 
 mod trie;
 
-use std::sync::OnceLock;
-
 use icecore_format::limits;
 use icecore_format::read::Recording;
 use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
@@ -30,7 +28,6 @@ use crate::map::{Interned, Map};
 use crate::recording::EmbeddedFiles;
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces, offset_in};
-use crate::stacks::calls::Sites;
 use icecore_elf::Avma;
 use icecore_symbolize::image::{FileOff, Identity, Kind};
 pub use trie::{Located, Spot, locate};
@@ -136,7 +133,6 @@ pub struct Locator<'a> {
     pub images: Vec<Identity>,
     /// Position in `images` by image id.
     image_of: Map<u32, u32>,
-    sites: OnceLock<Sites>,
 }
 
 impl<'a> Locator<'a> {
@@ -154,16 +150,7 @@ impl<'a> Locator<'a> {
             (id, images.intern(identity))
         });
         let image_of = image_of.collect();
-        Self { tables, spaces, images: images.into_items(), image_of, sites: OnceLock::new() }
-    }
-
-    /// Returns the bytes around return addresses in JIT code that the recorder has read.
-    pub(crate) fn sites(&self) -> &Sites {
-        self.sites.get_or_init(|| Sites::new(self.tables, self.spaces))
-    }
-
-    pub(crate) fn spaces(&self) -> &Spaces {
-        self.spaces
+        Self { tables, spaces, images: images.into_items(), image_of }
     }
 
     /// Returns the files of images that travel with the recording.

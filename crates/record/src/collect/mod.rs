@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use icecore_elf::FileOff;
-use icecore_format::records::{CallSite, ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
+use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -83,8 +83,6 @@ pub(crate) struct Collected {
     pub(crate) left_out: u64,
     /// The names of JIT code that were not taken before.
     pub(crate) jit: Vec<Made>,
-    /// The bytes around return addresses in JIT code that were not taken before.
-    pub(crate) call_sites: Vec<CallSite>,
     /// The counts of all JIT code.
     pub(crate) jit_told: JitCounts,
 }
@@ -148,18 +146,12 @@ impl Collector {
         self.jit.take_rows()
     }
 
-    /// Returns the bytes around return addresses in JIT code of ended processes.
-    pub(crate) fn take_call_sites(&mut self) -> Vec<CallSite> {
-        self.jit.take_sites()
-    }
-
     /// Reads the symbol tables and the unwind tables of the images that were hit. By the latter a report unwinds stacks, and
     /// judges walks along frame pointers.
     pub(crate) fn find(&mut self) -> Collected {
         self.jit.finish();
-        let (jit, call_sites, jit_told) = (self.jit.take_rows(), self.jit.take_sites(), self.jit.told);
-        let mut found =
-            Collected { left_out: self.left_out, jit, call_sites, jit_told, ..Collected::default() };
+        let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
+        let mut found = Collected { left_out: self.left_out, jit, jit_told, ..Collected::default() };
         let mut images: Vec<(u32, &FxHashSet<FileOff>)> =
             self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
         images.sort_unstable_by_key(|(image, _)| *image);

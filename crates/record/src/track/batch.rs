@@ -1,9 +1,9 @@
 //! A batch: the rows that go to the writer together. Definitions of ids come before the rows that refer to them.
 
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
-    LifecycleV1, LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1,
-    StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1,
+    MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
+    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -33,7 +33,6 @@ pub(crate) struct Batch {
     /// Written after all samples, when nothing waits for the writer, and when a full disk loses nothing else.
     pub(crate) image_parts: ImagePartsV1,
     pub(crate) jit: JitV1,
-    pub(crate) call_sites: CallSitesV1,
 }
 
 impl Batch {
@@ -61,7 +60,6 @@ impl Batch {
         append(writer, &self.symbols)?;
         append(writer, &self.unwind_rules)?;
         append(writer, &self.jit)?;
-        append(writer, &self.call_sites)?;
         append(writer, &self.image_parts)
     }
 }

@@ -111,10 +111,10 @@ impl Stacks {
     }
 
     /// Returns the addresses of the last user stack that are stored as addresses: their code is in no file, or in one that is mapped
-    /// twice. The flag is true for the leaf. There are none if the address space of the process is unknown.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (Avma, bool)> + '_ {
-        self.located.iter().enumerate().filter_map(|(position, (location, _))| match location {
-            Location::Address(address) => Some((Avma(*address), position == 0)),
+    /// twice. There are none if the address space of the process is unknown.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Avma> + '_ {
+        self.located.iter().filter_map(|(location, _)| match location {
+            Location::Address(address) => Some(Avma(*address)),
             Location::Image { .. } => None,
         })
     }

@@ -8,11 +8,11 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, CallSite, CallSitesV1, Counter, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1,
-    EmbedMode, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark,
-    MissingFeature, NameTable, NamedFrame, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1,
-    SessionV1, SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
-    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    Basis, Counter, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1, EmbedMode, ImagePartsV1,
+    JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
+    NamedFrame, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile,
+    SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait,
+    WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -136,7 +136,6 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
-    assert_eq!(python["call_sites"], call_sites(path), "{}", path.display());
     assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
     assert_eq!(python["waits"], waits(path), "{}", path.display());
     assert_eq!(python["counters"], counters(path), "{}", path.display());
@@ -270,17 +269,6 @@ fn jit(path: &Path) -> Value {
     })
 }
 
-/// Returns the bytes before return addresses: process, address, first and last time, bytes in hexadecimal.
-fn call_sites(path: &Path) -> Value {
-    rows::<CallSitesV1>(path, |view| {
-        let row = |row: CallSite<&[u8]>| {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            json!([row.tgid, row.address, row.first_ns, row.last_ns, hex(row.front), hex(row.behind)])
-        };
-        Some(view.rows().ok()?.into_iter().map(row).collect())
-    })
-}
-
 /// Returns the waits of a file: sample (time, task, event), state, flags, kind of waker, begin, end, waker (task, time).
 fn waits(path: &Path) -> Value {
     rows::<WaitsV1>(path, |view| {
@@ -371,16 +359,6 @@ fn mixed() -> Builder {
             lines: (0..n % 4)
                 .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
                 .collect(),
-        })
-        .collect();
-    b.call_sites = (0..9)
-        .map(|n| CallSite {
-            tgid: 400 + n % 2,
-            address: 0x7f00_0000_0000 - 0x100 * u64::from(n),
-            first_ns: u64::from(n % 3) << 40,
-            last_ns: (u64::from(n % 3) << 40) + u64::from(n % 2),
-            front: vec![0xe8; n as usize],
-            behind: vec![0xc3; 8 - n as usize % 3],
         })
         .collect();
     b.waits = (0..9)

@@ -6,10 +6,10 @@ use icecore_format::Error;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1,
-    Layout, LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References,
-    SamplesV1, SessionV1, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout,
+    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1,
+    SessionV1, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
+    StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 
 use super::runs::{Runs, runs};
@@ -119,7 +119,6 @@ impl Checked {
             Layout::KernelSymbolsV1 => self.listed(payload.view::<KernelSymbolsV1>()?.rows()),
             Layout::SymbolsV1 => self.listed(payload.view::<SymbolsV1>()?.rows()?),
             Layout::JitV1 => self.listed(payload.view::<JitV1>()?.rows()?),
-            Layout::CallSitesV1 => self.listed(payload.view::<CallSitesV1>()?.rows()?),
             Layout::NamesV1 => self.listed(payload.view::<NamesV1>()?.table()?.places),
             Layout::SourcesV1 => self.listed(payload.view::<SourcesV1>()?.table()?.files),
             Layout::LeftOutV1 => self.listed(payload.view::<LeftOutV1>()?.rows()),

@@ -19,9 +19,6 @@ const UDF: (u32, u32) = (0xffff_0000, 0);
 /// `mov x8, #139; svc #0`: how code comes back from a signal; 139 is `rt_sigreturn`.
 const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, 0xd400_0001];
 
-/// `nop`, little-endian.
-pub(super) const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
-
 /// Returns true if these bytes end with a jump or return, so that control does not run on after them.
 pub(super) fn ends_block(code: &[u8]) -> bool {
     let word = code.last_chunk().map_or(0, |word| u32::from_le_bytes(*word));

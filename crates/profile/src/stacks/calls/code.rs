@@ -155,7 +155,7 @@ impl<'a> Code<'a> {
     }
 
     /// Returns whether control reaches an address from the target of a call without another call.
-    pub(super) fn leads(&self, target: Svma, callee: Option<Svma>) -> Edge {
+    fn leads(&self, target: Svma, callee: Option<Svma>) -> Edge {
         if self.bytes_from(target).is_none() {
             return Edge::Unknown;
         }

@@ -1,17 +1,14 @@
 //! Counts impossible edges of a profile: their share is a lower bound of the wrong stacks.
 
-use std::collections::HashSet;
-
-use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
+use icecore_format::records::{StackRepair, WalkEnd};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Calls, Files, Judge as _, Moment};
+use super::{Calls, Files, Judge as _};
 use crate::map::Map;
 use crate::stacks::hits::{Hit, Key};
-use crate::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
-use icecore_elf::Avma;
-use icecore_symbolize::image::{self, Finder};
+use crate::stacks::locate::{CodeLocation, Located, Locator};
+use icecore_symbolize::image::Finder;
 use icecore_unwind::Edge;
 
 /// How frames were found.
@@ -110,8 +107,7 @@ impl Counts {
         let calls = files.calls();
         let edges: Vec<Edge> = pairs.par_iter().map(|pair| judge(&calls, located, *pair)).collect();
 
-        let made = made_edges(locator, rows, &calls);
-        let mut found = Self { sums: made.sums, ..Self::default() };
+        let mut found = Self::default();
         let mut has_impossible = vec![false; spots.len()];
         for position in 1..spots.len() {
             has_impossible[position] = has_impossible[spots[position].caller as usize];
@@ -137,10 +133,8 @@ impl Counts {
                 *impossible += if edge == Edge::Impossible { *samples } else { 0 };
             }
         }
-        let has_any = |row: usize, leaf: u32| has_impossible[leaf as usize] || made.rows.contains(&row);
-        let of_rows = rows.iter().zip(&located.leaves).enumerate();
-        let of_rows = of_rows.filter(|(row, (_, leaf))| has_any(*row, **leaf)).map(|(_, (hit, _))| hit);
-        found.samples = of_rows.map(|hit| hit.samples).sum();
+        let of_rows = rows.iter().zip(&located.leaves).filter(|(_, leaf)| has_impossible[**leaf as usize]);
+        found.samples = of_rows.map(|(hit, _)| hit.samples).sum();
         found
     }
 
@@ -197,60 +191,6 @@ impl Counts {
         };
         Some(Self { calls, samples, sums: lines.map(sum).collect::<Option<_>>()? })
     }
-}
-
-/// Edges whose callers are JIT code.
-#[derive(Default)]
-struct MadeEdges {
-    sums: Sums,
-    /// Positions of the rows that have an impossible edge.
-    rows: HashSet<usize>,
-}
-
-/// Checks the edges whose callers are JIT code, sample by sample: the code at an address depends on the time.
-fn made_edges(locator: &Locator<'_>, rows: &[Hit], calls: &Calls<'_>) -> MadeEdges {
-    let mut found = MadeEdges::default();
-    if locator.tables.call_sites.is_empty() {
-        return found;
-    }
-    for (row, hit) in rows.iter().enumerate() {
-        let Some(space) = hit.key.space else { continue };
-        let at = Moment { space, span_ns: hit.span_ns };
-        let mut callee: Option<Step> = None;
-        for step in steps(locator.tables, hit.key.user) {
-            let callee = callee.replace(step);
-            let (Some(callee), Some(Location::Address(address))) = (callee, step.location) else { continue };
-            let is_made = match locator.user(Some(space), step) {
-                CodeLocation::Image(image, _) => {
-                    locator.images[image as usize].kind == image::Kind::Anonymous
-                }
-                place => matches!(place, CodeLocation::Jit(..)),
-            };
-            // The function that a signal interrupted did not call anything.
-            if !is_made || step.role != Role::Return || callee.role == Role::Interrupted {
-                continue;
-            }
-            let Some(of) = locator.address(Some(space), callee) else { continue };
-            // The target of a frame pointer may be the first byte of a function.
-            let called = callee.role.lookup(Avma(of));
-            let edge = locator.made_edge(at, Avma(address), called, true, Some(calls));
-            if edge == Edge::Unknown {
-                continue;
-            }
-            let image = match locator.user(Some(space), callee) {
-                CodeLocation::Image(image, _) => Some(image),
-                _ => None,
-            };
-            let way = if step.mark.has(Mark::GUESSED) { GUESS } else { way(&hit.key) };
-            let sum = found.sums.entry((image, way)).or_default();
-            sum.0 += hit.samples;
-            if edge == Edge::Impossible {
-                sum.1 += hit.samples;
-                found.rows.insert(row);
-            }
-        }
-    }
-    found
 }
 
 fn way(key: &Key) -> usize {

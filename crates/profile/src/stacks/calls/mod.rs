@@ -12,7 +12,6 @@
 //! | `x86_64`, `aarch64` | instructions |
 //! | `opened`, `code` | files of images, opened on demand; bytes, functions and PLT stubs of one image |
 //! | `flow` | the code that jumps reach from an address |
-//! | `jit` | calls in JIT code, by the bytes that the recorder has read |
 //! | `depth` | how much stack a function uses at an instruction |
 //! | `edges` | impossible edges of a whole profile |
 //!
@@ -23,7 +22,6 @@ mod code;
 mod depth;
 mod edges;
 mod flow;
-mod jit;
 mod opened;
 mod x86_64;
 
@@ -32,7 +30,6 @@ use icecore_elf::calls::{self, Before};
 
 pub use edges::{Counts, FoundBy, Impossible, ImpossibleRow};
 use icecore_unwind::Machine;
-pub(crate) use jit::{Moment, Sites};
 pub use opened::{Calls, Files, Judge, with_code};
 
 /// Returns true if the last instruction of some machine code may be a call.

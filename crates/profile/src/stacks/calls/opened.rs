@@ -39,9 +39,6 @@ pub trait Judge: Sync {
     /// callee is in no image. Programs may begin a stack with an address that no call precedes: `is_outermost` allows that.
     fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge;
 
-    /// Returns true if control reaches an instruction from the target of a call without another call.
-    fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool;
-
     /// Counts the calls that control may come to from an instruction, in its function; `None` if they are not all known.
     fn calls_from(&self, place: (u32, FileOff)) -> Option<usize>;
 
@@ -139,11 +136,6 @@ impl Judge for Calls<'_> {
         let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
         let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
         code.edge(last_byte.wrapping_add(1), own, other, is_outermost)
-    }
-
-    fn leads(&self, target: (u32, FileOff), callee: (u32, FileOff)) -> bool {
-        let found = self.at(target).filter(|_| target.0 == callee.0);
-        found.is_some_and(|(code, target)| code.leads(target, code.svma(callee.1)) == Edge::Calls)
     }
 
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape> {

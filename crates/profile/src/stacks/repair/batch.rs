@@ -14,7 +14,6 @@ use super::suspect::Known;
 use super::unwind_tables::TableLookup;
 use crate::map::Map;
 use crate::recording::spaces::SpaceId;
-use crate::stacks::calls::Moment;
 use crate::stacks::hits::Selection;
 use crate::stacks::locate::{Locator, steps};
 use icecore_elf::Avma;
@@ -107,8 +106,7 @@ impl<'a> Batch<'a> {
         let task = tables.task(sample.task);
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
-        let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
-        let code = SpaceCode::new(self.locator, at, self.tables);
+        let code = SpaceCode::new(self.locator, space, self.tables);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;
@@ -201,8 +199,7 @@ impl<'a> Batch<'a> {
     fn walk(&mut self, sample: &Sample) -> Option<()> {
         let tables = self.selection.tables;
         let space = self.selection.spaces.space(tables.task(sample.task).tgid, sample.time_ns)?;
-        let at = Moment { space, span_ns: (sample.time_ns, sample.time_ns) };
-        let code = SpaceCode::new(self.locator, at, self.tables);
+        let code = SpaceCode::new(self.locator, space, self.tables);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let left = self.cut(&code, &walked)?;
@@ -272,7 +269,7 @@ impl<'a> Batch<'a> {
     /// Counts the frames before the first one that, by its machine code, cannot have called the frame before it, or is not known to:
     /// unwinders overwrite their frames.
     ///
-    /// # Cost   one table lookup for each frame; judges each call once per address space and batch, except for calls of JIT code
+    /// # Cost   one table lookup for each frame; judges each call once per address space and batch
     fn called(&mut self, code: &SpaceCode<'_>, frames: &[Frame]) -> usize {
         let space = code.space();
         let (checked, unwinder) = (&mut self.checked, &mut *self.unwinder);
@@ -289,12 +286,9 @@ impl<'a> Batch<'a> {
             if let Some(known) = checked.get(&call) {
                 return *known;
             }
-            let is_possible = code.framed_edge(caller.address, callee, begins) != Edge::Impossible
+            let is_possible = code.edge(caller.address, callee, begins) != Edge::Impossible
                 && !code.goes_to_handler(&frames[position - 1], unwinder);
-            // JIT code may differ between samples.
-            if !code.is_made(caller.address) {
-                checked.insert(call, is_possible);
-            }
+            checked.insert(call, is_possible);
             is_possible
         };
         (1..frames.len()).find(|position| !is_called(*position)).unwrap_or(frames.len())

@@ -61,7 +61,7 @@ impl<'c> Carried<'c> {
             match self.keeps(walk, known, unwinder) {
                 Some(true) => {}
                 Some(false) => return,
-                None => match self.code.framed_edge(next.address, self.last.1, false) {
+                None => match self.code.edge(next.address, self.last.1, false) {
                     Edge::Calls => {}
                     Edge::Impossible => return,
                     Edge::MayCall | Edge::Unknown => {

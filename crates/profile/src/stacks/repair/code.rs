@@ -8,10 +8,9 @@ use super::choose::Walked;
 use super::grown::Framed;
 use super::unwind_tables::TableLookup;
 use crate::recording::spaces::SpaceId;
-use crate::stacks::calls::Moment;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
-use icecore_symbolize::image::{FileOff, Kind};
+use icecore_symbolize::image::FileOff;
 use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, Unwinder, lookup};
 
 /// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
@@ -23,7 +22,7 @@ const TRAMPOLINE_CALL_BYTES: u64 = 6;
 /// The code of one address space at the time of a sample.
 pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
-    at: Moment,
+    space: SpaceId,
     tables: &'a TableLookup<'a>,
     /// Cached lookups: address and location.
     seen: RefCell<Vec<(Avma, Location)>>,
@@ -32,17 +31,17 @@ pub(super) struct SpaceCode<'a> {
 }
 
 impl<'a> SpaceCode<'a> {
-    pub(super) fn new(locator: &'a Locator<'a>, at: Moment, tables: &'a TableLookup<'a>) -> Self {
-        Self { locator, at, tables, seen: RefCell::default(), trampolines: RefCell::default() }
+    pub(super) fn new(locator: &'a Locator<'a>, space: SpaceId, tables: &'a TableLookup<'a>) -> Self {
+        Self { locator, space, tables, seen: RefCell::default(), trampolines: RefCell::default() }
     }
 
     pub(super) fn space(&self) -> SpaceId {
-        self.at.space
+        self.space
     }
 
     /// Converts a step to a frame of the walk; `None` if a block of it is missing, or it has no address.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
-        let (address, location) = (Avma(self.locator.address(Some(self.at.space), step)?), step.location?);
+        let (address, location) = (Avma(self.locator.address(Some(self.space), step)?), step.location?);
         self.seen.borrow_mut().push((address, location));
         if step.mark.has(Mark::INTERRUPTED) {
             self.trampolines.borrow_mut().push(address);
@@ -55,7 +54,7 @@ impl<'a> SpaceCode<'a> {
         let location = *self.locator.tables.held.code.find(id)?;
         let step =
             Step { node: 0, position: None, location: Some(location), role: Role::Return, mark: Mark::NONE };
-        let address = Avma(self.locator.address(Some(self.at.space), step)?);
+        let address = Avma(self.locator.address(Some(self.space), step)?);
         self.seen.borrow_mut().push((address, location));
         Some(address)
     }
@@ -72,7 +71,7 @@ impl<'a> SpaceCode<'a> {
             let may_begin = position + 1 == walked.len();
             let callee = callee.address.wrapping_sub(u64::from(is_called));
             !caller.mark.has(Mark::INTERRUPTED)
-                && self.framed_edge(caller.address, callee, may_begin) == Edge::Impossible
+                && self.edge(caller.address, callee, may_begin) == Edge::Impossible
         };
         (known.max(1)..walked.len()).find(|position| is_impossible(*position)).unwrap_or(walked.len())
     }
@@ -104,14 +103,8 @@ impl<'a> SpaceCode<'a> {
 
     /// Finds the image at an address, and the offset in it.
     fn file_off(&self, address: Avma) -> Option<(u32, FileOff)> {
-        let (image, off) = self.locator.mapped(self.at.space, address)?;
+        let (image, off) = self.locator.mapped(self.space, address)?;
         Some((image?, off))
-    }
-
-    /// Judges a call that a walk along frame pointers or unwind tables show.
-    pub(super) fn framed_edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
-        // A frame pointer may lead to an address that a program has put there: the first byte of a function.
-        self.edge(return_address, callee, may_begin || self.is_made(return_address))
     }
 
     /// Returns true if an unwinder may have overwritten what its frame has saved, by its unwind tables and its code: it calls at most
@@ -120,13 +113,6 @@ impl<'a> SpaceCode<'a> {
         let calls = || self.tables.calls()?.calls_from(self.file_off(frame.address)?);
         self.find(frame.lookup()).is_some_and(|place| unwinder.goes_to_handlers(&place))
             && calls().is_none_or(|calls| calls <= 1)
-    }
-
-    /// Returns true if the call before an address is in code that no file backs.
-    pub(super) fn is_made(&self, return_address: Avma) -> bool {
-        let image = self.file_off(return_address.wrapping_sub(1));
-        let image = image.and_then(|(image, _)| self.locator.images.get(image as usize));
-        image.is_none_or(|image| image.kind == Kind::Anonymous)
     }
 
     /// Finds the code of an unwound frame, as stacks store it.
@@ -141,20 +127,17 @@ impl<'a> SpaceCode<'a> {
 
 impl Modules for SpaceCode<'_> {
     fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
-        let (image, off) = self.locator.mapped(self.at.space, address)?;
+        let (image, off) = self.locator.mapped(self.space, address)?;
         Some(self.tables.place(image, off))
     }
 
     fn is_behind_call(&self, address: Avma) -> Option<bool> {
-        if self.is_made(address) {
-            return self.locator.is_behind_made_call(self.at, address);
-        }
         let (image, off) = self.file_off(address)?;
         self.tables.is_behind_call(image, off)
     }
 
     fn known_frame(&self, return_address: Avma) -> Option<u64> {
-        let made = self.locator.made(self.at.space, return_address)?;
+        let made = self.locator.made(self.space, return_address)?;
         let is_trampoline =
             made.name.starts_with(PYTHON) && return_address.0 - made.start == TRAMPOLINE_CALL_BYTES;
         is_trampoline.then_some(8)
@@ -166,9 +149,6 @@ impl Modules for SpaceCode<'_> {
     }
 
     fn edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
-        if self.is_made(return_address) {
-            return self.locator.made_edge(self.at, return_address, callee, may_begin, self.tables.calls());
-        }
         let caller = self.file_off(return_address.wrapping_sub(1));
         let Some((calls, caller)) = self.tables.calls().zip(caller) else { return Edge::Unknown };
         calls.edge(caller, self.file_off(callee), may_begin)

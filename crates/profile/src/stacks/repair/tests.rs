@@ -17,7 +17,6 @@ use crate::recording::load::Tables;
 use crate::recording::load::by_id::ById;
 use crate::recording::load::held::Held;
 use crate::recording::spaces::{SpaceId, Spaces};
-use crate::stacks::calls::Moment;
 use icecore_elf::Avma;
 use icecore_symbolize::image::Search;
 use icecore_unwind::{Machine, Miss, StackMemory as _};
@@ -210,8 +209,7 @@ fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T
     let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
         .expect("the machine is known");
     let tables = files.tables();
-    let at = Moment { space: recorded.space(), span_ns: (0, 0) };
-    let code = SpaceCode::new(&locator, at, &tables);
+    let code = SpaceCode::new(&locator, recorded.space(), &tables);
     let held = &recorded.tables.held;
     ask(Memory::new(held, held.snapshots.find(1).expect("it has one"), &code))
 }

@@ -6,8 +6,7 @@
 //! exec, exit, end of the recording                   ─► the file is read: pieces of code that contain these addresses
 //! ```
 //!
-//! The thread of `teller` reads the files. `sites` remembers the bytes around return addresses, which the thread of `reader` reads from the
-//! memory of the process.
+//! The thread of `teller` reads the files.
 //!
 //! Files are held open because the process, its root folder and the file may be gone when they are read. Names belong to one address
 //! space of one process: two processes can have code at one address.
@@ -17,8 +16,6 @@ mod home;
 mod lines;
 pub(crate) mod perf_map;
 mod read_at;
-mod reader;
-mod sites;
 mod teller;
 
 use std::cell::RefCell;
@@ -29,7 +26,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use icecore_elf::Avma;
-use icecore_format::records::{CallSite, ImageKind};
+use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{HeldFile, Room};
@@ -37,7 +34,6 @@ use crate::machine::identity::{Identity, MapFile};
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
-use sites::Sites;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
 
 /// The number of distinct addresses of all processes that are remembered: 16 MiB of memory. Further ones stay unnamed.
@@ -91,11 +87,6 @@ pub(crate) struct Jit {
     rows: Vec<Made>,
     /// The thread that reads files. It is started for the first one.
     teller: Option<Teller>,
-    sites: Sites,
-    /// The call sites of lives that have ended.
-    site_rows: Vec<CallSite>,
-    /// The number of the next life.
-    next_number: u64,
     pub(crate) told: JitCounts,
 }
 
@@ -115,7 +106,6 @@ pub(crate) struct JitCounts {
 struct Life {
     /// When the first of this code was seen, by a mapping or a hit. It distinguishes this address space from others of the process.
     since_ns: u64,
-    number: u64,
     hits: FxHashSet<Avma>,
     home: Option<Home>,
     files: Rc<RefCell<Files>>,
@@ -135,9 +125,8 @@ struct Files {
 
 impl Jit {
     pub(super) fn new(room: Room) -> Self {
-        let (lives, rows, site_rows, told) = Default::default();
-        let sites = Sites::new();
-        Self { lives, room, hit_count: 0, rows, teller: None, sites, site_rows, next_number: 0, told }
+        let (lives, rows, told) = Default::default();
+        Self { lives, room, hit_count: 0, rows, teller: None, told }
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -157,26 +146,17 @@ impl Jit {
     pub(super) fn note(&mut self, notes: &[Note]) {
         for note in notes {
             match *note {
-                Note::Hit { time_ns, tgid, address, is_leaf } => {
-                    self.hit(time_ns, tgid, address, MAX_HITS);
-                    if !is_leaf {
-                        self.call_site(tgid, address);
-                    }
-                }
-                Note::Held { time_ns, tgid, address } => {
-                    self.hit(time_ns, tgid, address, MAX_HELD);
-                    self.call_site(tgid, address);
-                }
+                Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HITS),
+                Note::Held { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HELD),
                 Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
                 Note::Gone { time_ns, tgid, has_ended } => {
                     // Code of the next program may have been seen by now.
                     if self.lives.get(&tgid).is_some_and(|life| life.since_ns < time_ns) {
-                        self.end(tgid, time_ns, has_ended, None);
+                        self.end(tgid, has_ended, None);
                     }
                 }
             }
         }
-        self.sites.go_on();
         self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
     }
 
@@ -188,19 +168,13 @@ impl Jit {
         std::mem::take(&mut self.rows)
     }
 
-    /// Hands over the bytes before the return addresses of processes that have ended since the last call.
-    pub(super) fn take_sites(&mut self) -> Vec<CallSite> {
-        std::mem::take(&mut self.site_rows)
-    }
-
     /// Requests the files of all remaining processes, and waits for the answers for at most [`teller::PATIENCE`].
     pub(super) fn finish(&mut self) {
-        self.sites.finish();
         let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
         tgids.sort_unstable();
         let until = Instant::now() + teller::PATIENCE;
         for tgid in tgids {
-            self.end(tgid, u64::MAX, true, Some(until));
+            self.end(tgid, true, Some(until));
         }
         while let Some(answer) = self.wait(until) {
             self.take(answer);
@@ -226,10 +200,7 @@ impl Jit {
         if self.lives.len() >= MAX_LIVES && !self.lives.contains_key(&tgid) {
             return None;
         }
-        Some(self.lives.entry(tgid).or_insert_with(|| {
-            self.next_number += 1;
-            Life { since_ns: time_ns, number: self.next_number, ..Life::default() }
-        }))
+        Some(self.lives.entry(tgid).or_insert_with(|| Life { since_ns: time_ns, ..Life::default() }))
     }
 
     /// Remembers an address, if there are fewer than `most`.
@@ -242,13 +213,6 @@ impl Jit {
                 self.hit_count += usize::from(life.hits.insert(address));
             }
             _ => self.told.left_out += 1,
-        }
-    }
-
-    /// Requests the bytes before an address.
-    fn call_site(&mut self, tgid: u32, address: Avma) {
-        if let Some(life) = self.lives.get(&tgid) {
-            self.sites.hit(life.number, tgid, address);
         }
     }
 
@@ -298,11 +262,10 @@ impl Jit {
         }
     }
 
-    /// Requests the files of a process that was gone at `gone_ns`, and forgets the process. If too many requests wait, this waits until
-    /// `until`, or skips the files.
-    fn end(&mut self, tgid: u32, gone_ns: u64, has_ended: bool, until: Option<Instant>) {
+    /// Requests the files of a process that is gone, and forgets the process. If too many requests wait, this waits until `until`, or
+    /// skips the files.
+    fn end(&mut self, tgid: u32, has_ended: bool, until: Option<Instant>) {
         let Some(life) = self.lives.remove(&tgid) else { return };
-        self.site_rows.extend(self.sites.end(life.number, gone_ns));
         self.hit_count -= life.hits.len();
         if life.hits.is_empty() {
             return;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{CallSite, CallSitesV1, Omission, SymbolsV1, UnwindRulesV1};
+use icecore_format::records::{Omission, SymbolsV1, UnwindRulesV1};
 
 use super::{Digest, Wishes};
 use crate::collect::files::{Carried, Extent};
@@ -36,9 +36,8 @@ impl Digest {
     /// Writes the results of the collector after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
         let Some(mut collector) = self.collector.take() else { return Embedded::default() };
-        let Collected { symbols, rules, images, left_out, jit, call_sites, jit_told } = collector.find();
+        let Collected { symbols, rules, images, left_out, jit, jit_told } = collector.find();
         self.send_jit(&jit);
-        self.send_call_sites(&call_sites);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(Batch { symbols: SymbolsV1::from_rows(rows), ..Batch::default() });
         }
@@ -59,13 +58,6 @@ impl Digest {
     pub(super) fn send_jit(&mut self, rows: &[Made]) {
         for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
             let _ = self.batches.send(self.tracker.jit(rows));
-        }
-    }
-
-    pub(super) fn send_call_sites(&self, rows: &[CallSite]) {
-        for rows in rows.chunks(SYMBOLS_PER_BLOCK) {
-            let call_sites = CallSitesV1::from_rows(rows);
-            let _ = self.batches.send(Batch { call_sites, ..Batch::default() });
         }
     }
 

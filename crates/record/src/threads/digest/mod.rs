@@ -252,17 +252,15 @@ impl Digest {
         batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
         batch.counters = self.tracker.take_counters(clock::monotonic_ns(), is_last);
         let (code, counts) = self.tracker.take_hits();
-        let (mut jit, mut call_sites) = (Vec::new(), Vec::new());
+        let mut jit = Vec::new();
         if let Some(collector) = &mut self.collector {
             code.into_iter().for_each(|(image, file_off)| collector.hit(image, file_off));
             counts.into_iter().for_each(|(image, hits)| collector.count(image, hits));
             jit = collector.take_jit();
-            call_sites = collector.take_call_sites();
         }
         // The writer takes batches until this sender is dropped.
         let _ = self.batches.send(batch);
         self.send_jit(&jit);
-        self.send_call_sites(&call_sites);
     }
 
     fn name_kernel_functions(&mut self) {

@@ -12,7 +12,7 @@ const REMEMBERED: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
     /// A sample hit code that is in no file. The address is that of an instruction in the leaf, else a return address.
-    Hit { time_ns: u64, tgid: u32, address: Avma, is_leaf: bool },
+    Hit { time_ns: u64, tgid: u32, address: Avma },
     /// A stack or a register held the address of such code.
     Held { time_ns: u64, tgid: u32, address: Avma },
     /// A process was forked, and has the mappings of its parent.
@@ -32,7 +32,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Notes a user stack; `addresses` are those of its frames that are in no file, each with true for the leaf.
+    /// Notes a user stack; `addresses` are those of its frames that are in no file.
     ///
     /// # Cost
     /// None without such frames, else one table lookup: the frames of a stack are noted only the first time.
@@ -41,13 +41,13 @@ impl Notes {
         time_ns: u64,
         tgid: u32,
         stack: u32,
-        addresses: impl Iterator<Item = (Avma, bool)>,
+        addresses: impl Iterator<Item = Avma>,
     ) {
         let mut addresses = addresses.peekable();
         if addresses.peek().is_none() || !self.seen.insert((tgid, stack)) {
             return;
         }
-        self.list.extend(addresses.map(|(address, is_leaf)| Note::Hit { time_ns, tgid, address, is_leaf }));
+        self.list.extend(addresses.map(|address| Note::Hit { time_ns, tgid, address }));
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
         }
@@ -101,20 +101,17 @@ mod tests {
     #[test]
     fn a_stack_is_noted_once_for_each_process_and_address_space() {
         let mut notes = Notes::default();
-        let hit = |tgid, address, is_leaf| Note::Hit { time_ns: 5, tgid, address, is_leaf };
-        notes.stack(5, 7, 1, [(Avma(0x10), true), (Avma(0x20), false)].into_iter());
-        notes.stack(5, 7, 1, [(Avma(0x10), true), (Avma(0x20), false)].into_iter());
-        notes.stack(5, 8, 1, [(Avma(0x10), false)].into_iter());
+        let hit = |tgid, address| Note::Hit { time_ns: 5, tgid, address };
+        notes.stack(5, 7, 1, [Avma(0x10), Avma(0x20)].into_iter());
+        notes.stack(5, 7, 1, [Avma(0x10), Avma(0x20)].into_iter());
+        notes.stack(5, 8, 1, [Avma(0x10)].into_iter());
         notes.stack(5, 8, 2, [].into_iter());
-        assert_eq!(
-            notes.take(),
-            [hit(7, Avma(0x10), true), hit(7, Avma(0x20), false), hit(8, Avma(0x10), false)]
-        );
+        assert_eq!(notes.take(), [hit(7, Avma(0x10)), hit(7, Avma(0x20)), hit(8, Avma(0x10))]);
         let (tid, comm, parent_tgid) = (7, 0, 1);
         let exec = Lifecycle { time_ns: 6, change: Change::EXEC, tgid: 7, tid, parent_tgid, comm };
         notes.change(&exec, false);
-        notes.stack(7, 7, 1, [(Avma(0x10), true)].into_iter());
-        let again = Note::Hit { time_ns: 7, tgid: 7, address: Avma(0x10), is_leaf: true };
+        notes.stack(7, 7, 1, [Avma(0x10)].into_iter());
+        let again = Note::Hit { time_ns: 7, tgid: 7, address: Avma(0x10) };
         assert_eq!(notes.take(), [Note::Gone { time_ns: 6, tgid: 7, has_ended: false }, again]);
     }
 }

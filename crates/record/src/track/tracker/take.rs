@@ -3,7 +3,7 @@
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
     StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
@@ -70,7 +70,6 @@ impl Tracker {
             unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),
             jit: JitV1::default(),
-            call_sites: CallSitesV1::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use icecore_format::records::{
-    CallSite, Change, IdTable, JitCode, KernelSymbol, Location, NamedPlace, Owner, Reference, References,
-    Sample, Snapshot, Symbol,
+    Change, IdTable, JitCode, KernelSymbol, Location, NamedPlace, Owner, Reference, References, Sample,
+    Snapshot, Symbol,
 };
 
 use super::rows::SessionRows;
@@ -42,8 +42,6 @@ pub(super) struct Needed {
     pub(super) symbols: Vec<usize>,
     /// Positions in the JIT code.
     pub(super) jit: Vec<usize>,
-    /// Positions in the call sites.
-    pub(super) call_sites: Vec<usize>,
     /// Named places: positions of tables, and of places in them.
     pub(super) names: Vec<(usize, usize)>,
 }
@@ -152,7 +150,6 @@ impl Need {
             held: _,
             kernel_symbols: _,
             jit: _,
-            call_sites: _,
             // These are written only for images and nodes that are needed anyway, or name nothing.
             session: _,
             marks: _,
@@ -203,12 +200,11 @@ impl Need {
         at_run_time.sort_unstable();
         let jit = jit(&rows.jit, &processes, &at_run_time);
         jit.iter().for_each(|position| self.row(rows.jit[*position].clone()));
-        let call_sites = call_sites(&rows.call_sites, &processes, &at_run_time);
         self.follow(rows);
         let ids =
             IdTable::ALL.map(|table| Renumbered::new(std::mem::take(&mut self.ids[table as usize]), table));
         let (symbols, names) = (image_symbols(rows, &code), names(rows, &code));
-        Needed { ids, processes, kernel_symbols, symbols, jit, call_sites, names }
+        Needed { ids, processes, kernel_symbols, symbols, jit, names }
     }
 
     /// Notes what the rows name that are noted, and so on; forgets ids without a row.
@@ -281,13 +277,6 @@ fn jit(code: &[JitCode], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<us
         is_there && processes.contains(&code.tgid)
     };
     (0..code.len()).filter(|position| is_hit(&code[*position])).collect()
-}
-
-/// Returns the positions of the call sites of these processes that precede an address.
-fn call_sites(sites: &[CallSite], processes: &BTreeSet<u32>, addresses: &[u64]) -> Vec<usize> {
-    let is_hit =
-        |site: &CallSite| processes.contains(&site.tgid) && addresses.binary_search(&site.address).is_ok();
-    (0..sites.len()).filter(|position| is_hit(&sites[*position])).collect()
 }
 
 /// Returns the ids of further rows of these snapshots: those of interrupted code, and of the stacks of C that called Go, follow

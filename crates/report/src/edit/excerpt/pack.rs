@@ -4,10 +4,10 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, CallSitesV1, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagesV1, JitV1, KernelSymbolsV1,
-    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1,
-    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
-    TasksV1, UnwindRulesV1, WaitsV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
+    LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1,
+    StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
+    UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -66,7 +66,6 @@ impl<'a> Packer<'a> {
             image_parts: _,
             sources: _,
             jit: code,
-            call_sites: sites,
             names: tables,
             left_out: _,
             cpu_times: _,
@@ -76,7 +75,7 @@ impl<'a> Packer<'a> {
             receipt: _,
         } = rows;
         let (needed, w) = (&self.needed, &mut *self.writer);
-        let Needed { processes, kernel_symbols, symbols, jit, call_sites, names, .. } = needed;
+        let Needed { processes, kernel_symbols, symbols, jit, names, .. } = needed;
         let block = |first, rows: &[_]| Ok(TasksV1::from_rows(first, rows));
         counted(w, needed, IdTable::Tasks, |id| tasks.find(id), block)?;
         let block = |first, rows: &[_]| Ok(ImagesV1::from_rows(first, rows));
@@ -92,8 +91,6 @@ impl<'a> Packer<'a> {
         let found = symbols.iter().map(|position| of_images[*position].clone());
         listed(w, needed, found, SymbolsV1::from_rows)?;
         listed(w, needed, jit.iter().map(|position| code[*position].clone()), JitV1::from_rows)?;
-        let found = call_sites.iter().map(|position| sites[*position].clone());
-        listed(w, needed, found, CallSitesV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &tables[*table];

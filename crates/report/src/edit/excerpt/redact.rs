@@ -104,7 +104,6 @@ impl Redaction {
             // Names of functions stay, and so do bytes of code; see `session` for its texts.
             kernel_symbols: _,
             symbols: _,
-            call_sites: _,
             session: _,
             receipt: _,
             nodes: _,

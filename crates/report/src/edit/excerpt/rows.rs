@@ -3,11 +3,11 @@
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    CallSite, CallSitesV1, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, IdTable, Image,
-    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle,
-    LifecycleV1, Loss, LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference,
-    References, SessionV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
-    StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, IdTable, Image, ImagesV1, JitCode,
+    JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
+    Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
+    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
+    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
 };
 
 use icecore_profile::map::Map;
@@ -40,7 +40,6 @@ pub(super) struct SessionRows {
     /// Blocks with source files, not opened.
     pub(super) sources: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
-    pub(super) call_sites: Vec<CallSite>,
     pub(super) names: Vec<NameTable>,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) cpu_times: Vec<CpuTime>,
@@ -179,11 +178,6 @@ impl SessionRows {
                 let payload = payload()?;
                 let view = payload.view::<JitV1>()?;
                 self.jit.extend(view.rows()?.into_iter().map(JitCode::to_owned));
-            }
-            Layout::CallSitesV1 => {
-                let payload = payload()?;
-                let view = payload.view::<CallSitesV1>()?;
-                self.call_sites.extend(view.rows()?.into_iter().map(CallSite::to_owned));
             }
             Layout::NamesV1 => {
                 let payload = payload()?;

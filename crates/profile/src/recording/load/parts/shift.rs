@@ -44,7 +44,6 @@ impl Decoded {
             | Self::KernelSymbols(_)
             | Self::Symbols(_)
             | Self::Jit(_)
-            | Self::CallSites(_)
             | Self::Names(_)
             | Self::LeftOut(_)
             | Self::UnwindRules(_)
@@ -86,7 +85,6 @@ impl Decoded {
             Self::KernelSymbols(rows) => rows.visit(see),
             Self::Symbols(rows) => rows.visit(see),
             Self::Jit(rows) => rows.visit(see),
-            Self::CallSites(rows) => rows.visit(see),
             Self::Names(table) => table.visit(see),
             Self::LeftOut(rows) => rows.visit(see),
             Self::StackCode(first, rows) => {
