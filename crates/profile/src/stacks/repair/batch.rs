@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
             choice = Choice::Other { unwound: frames.len(), walked: &behind.frames, end: behind.end };
             next = Some(behind.next_part);
             is_behind_mark = true;
-        } else if walk.is_other && choice == Choice::Walk {
+        } else if walk.is_other() && choice == Choice::Walk {
             choice = Choice::Other { unwound: 1, walked: &walk.frames[1..], end: walk.end };
         }
         // A leaf of Go whose frame does not lie where its frame pointer says: the frame is incomplete, or does not belong to the
