@@ -28,13 +28,11 @@ fn build(dir: &Path, script: &str) -> (Recorded, f64) {
     let health = recorded.json("health", &[]);
     let number = |key: &str| health[key].as_f64().unwrap_or_else(|| panic!("`{key}`: {health}"));
     println!(
-        "{script}: {} samples, lost {}; {:.2} % of the user stacks reach a root, {:.2} % were repaired, of which {:.2} % with \
-         another sample; {:.0} bytes per sample; ends: {}",
+        "{script}: {} samples, lost {}; {:.2} % of the user stacks reach a root, {:.2} % were repaired; {:.0} bytes per sample; ends: {}",
         health["samples"],
         health["lost"],
         100.0 * number("rooted_share"),
         100.0 * number("repaired_share"),
-        100.0 * number("completed_share"),
         recorded.json("summary", &[])["bytes_per_sample"].as_f64().expect("a number"),
         health["user_ends"],
     );

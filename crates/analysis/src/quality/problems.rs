@@ -346,7 +346,6 @@ fn not_called(facts: &Facts<'_>) -> String {
     let by = facts.worst_edges.map(|row| row.by);
     let remedy = match by {
         Some(FoundBy::FramePointers) if facts.is_walked_only => facts.settings.unwind_more(true),
-        Some(FoundBy::Completed) => facts.settings.unwind_more(false),
         _ => Some(
             "it has no unwind tables that fit; build it with -fasynchronous-unwind-tables or with frame pointers",
         ),

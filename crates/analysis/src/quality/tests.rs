@@ -285,17 +285,5 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
         "at least 31.0% of the user stacks are wrong: they hold a call that the code does not make, most often of \
          `/usr/lib/libfoo.so`: record with --unwind auto"
     );
-    assert!(
-        told(FoundBy::Completed, false).ends_with("record with --unwind auto"),
-        "walked with --unwind fp"
-    );
-    let row = ImpossibleRow { image: None, by: FoundBy::Completed, checked: 10, impossible: 3, share: 0.3 };
-    let of = |unwind| {
-        let settings = Settings { unwind, ..SETTINGS };
-        let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), settings, ..FINE };
-        problems(facts)[0].1.clone()
-    };
-    assert!(of(UnwindMode::AUTO).ends_with("record with --unwind dwarf"));
-    assert!(of(UnwindMode::DWARF).ends_with("code in no file"), "it is in force");
     assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind tables that fit"));
 }

@@ -12,8 +12,6 @@ impl StackRepair {
     pub const KEPT: Self = Self(1);
     /// The unwound stack replaces the walk.
     pub const REPLACED: Self = Self(2);
-    /// The unwound stack replaces the walk; its outer part was not copied and is taken from another sample.
-    pub const COMPLETED: Self = Self(3);
 
     /// The same with what is known of the walk that the stack rests on: nothing, or whether it has skipped a caller.
     #[must_use]
@@ -32,7 +30,7 @@ impl StackRepair {
         Self(self.0 | AUDITED)
     }
 
-    /// Returns which of the four constants above this is, without what is known of the walk.
+    /// Returns which of the constants above this is, without what is known of the walk.
     #[must_use]
     pub fn kind(self) -> Self {
         Self(self.0 & 3)

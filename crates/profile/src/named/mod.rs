@@ -130,7 +130,7 @@ pub struct Taken {
     pub rooted: bool,
     /// A frame of the user stack was guessed.
     pub guessed: bool,
-    /// Whether the user walk was kept, replaced or completed.
+    /// Whether the user walk was kept or replaced.
     pub repair: StackRepair,
     /// The sample hit in the kernel.
     pub in_kernel: bool,

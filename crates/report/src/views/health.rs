@@ -4,7 +4,6 @@ mod audit;
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::StackRepair;
 use serde::Serialize;
 
 use super::{Needs, Result, Screen, Shown, View};
@@ -76,8 +75,6 @@ pub struct Health {
     unwound_share: f64,
     /// User stacks that show more than the walk along frame pointers.
     repaired_share: f64,
-    /// User stacks whose outer part was not copied, and comes from another sample of the thread.
-    completed_share: f64,
     /// Where the user stacks end that reach no root.
     images: Vec<ImageRow>,
     /// How to improve the next recording, or this report.
@@ -130,7 +127,6 @@ impl Health {
             quality,
             unwound_share: of_walked(Taken::is_unwound),
             repaired_share: of_walked(Taken::is_repaired),
-            completed_share: of_walked(|taken| taken.repair.kind() == StackRepair::COMPLETED),
             images: breaks(&report.profile).into_iter().map(row).collect(),
             is_cpu_time: report.profile.measure.is_cpu_time,
         }
@@ -221,10 +217,6 @@ impl Health {
         if self.unwound_share > 0.0 {
             let [unwound, repaired] = [self.unwound_share, self.repaired_share].map(percent);
             page.item("", &format!("{unwound} were unwound; {repaired} show more than frame pointers did"));
-            if self.completed_share > 0.0 {
-                let text = "were completed from another sample, as earlier versions did";
-                page.item("", &format!("{} {text}", percent(self.completed_share)));
-            }
         }
         if let Some(guessed) = self.quality.guessed_share.filter(|share| *share > 0.0) {
             page.item("", &format!("{} hold frames that were found by a guess", percent(guessed)));

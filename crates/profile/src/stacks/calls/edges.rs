@@ -19,8 +19,6 @@ pub enum FoundBy {
     FramePointers,
     /// By unwind tables of the code.
     UnwindRules,
-    /// Some frames come from another sample of the thread.
-    Completed,
     /// The caller was guessed, as where there are no unwind tables.
     Guess,
 }
@@ -62,14 +60,14 @@ pub struct ImpossibleRow {
 /// The places of a caller and of its callee, and whether the caller is the outermost frame.
 type Pair = (u32, u32, bool);
 /// Samples by how their stacks were found.
-type Weights = [u64; 3];
+type Weights = [u64; 2];
 /// Checked and impossible edges, by the image of the callee, a position in the locator's images, and the way.
 type Sums = Map<(Option<u32>, usize), (u64, u64)>;
 
 /// The ways to find stacks, in the order of [`Weights`].
-const WAYS: [FoundBy; 4] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Completed, FoundBy::Guess];
+const WAYS: [FoundBy; 3] = [FoundBy::FramePointers, FoundBy::UnwindRules, FoundBy::Guess];
 /// Guesses are counted by frame; the other ways by stack.
-const GUESS: usize = 3;
+const GUESS: usize = 2;
 
 /// The numbers of an [`Impossible`].
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -86,7 +84,7 @@ impl Counts {
     /// but does not read them
     pub(crate) fn find(locator: &Locator<'_>, finder: &Finder<'_>, located: &Located, rows: &[Hit]) -> Self {
         let spots = &located.spots;
-        let mut through: Vec<Weights> = vec![[0; 3]; spots.len()];
+        let mut through: Vec<Weights> = vec![[0; 2]; spots.len()];
         for (hit, leaf) in rows.iter().zip(&located.leaves) {
             through[*leaf as usize][way(&hit.key)] += hit.samples;
         }
@@ -97,7 +95,7 @@ impl Counts {
         }
         let pair = |position: usize| {
             let caller = spots[position].caller as usize;
-            let is_edge = position > 0 && caller > 0 && through[position] != [0; 3];
+            let is_edge = position > 0 && caller > 0 && through[position] != [0; 2];
             is_edge.then(|| (spots[caller].place, spots[position].place, spots[caller].caller == 0))
         };
         let mut pairs: Vec<Pair> = (0..spots.len()).into_par_iter().filter_map(pair).collect();
@@ -139,16 +137,17 @@ impl Counts {
     }
 
     /// Names the images.
-    pub(crate) fn named(self, locator: &Locator<'_>) -> Impossible {
+    pub(crate) fn named(&self, locator: &Locator<'_>) -> Impossible {
         let path = |image: u32| Some(locator.images.get(image as usize)?.path.clone());
-        let row = |((image, way), (checked, impossible)): ((Option<u32>, usize), (u64, u64))| ImpossibleRow {
-            image: image.and_then(path),
-            by: WAYS[way],
-            checked,
-            impossible,
-            share: impossible as f64 / checked as f64,
-        };
-        let mut images: Vec<ImpossibleRow> = self.sums.into_iter().map(row).collect();
+        let row =
+            |((image, way), (checked, impossible)): (&(Option<u32>, usize), &(u64, u64))| ImpossibleRow {
+                image: image.and_then(path),
+                by: WAYS[*way],
+                checked: *checked,
+                impossible: *impossible,
+                share: *impossible as f64 / *checked as f64,
+            };
+        let mut images: Vec<ImpossibleRow> = self.sums.iter().map(row).collect();
         images.sort_by(|a, b| {
             (b.impossible, b.checked)
                 .cmp(&(a.impossible, a.checked))
@@ -196,7 +195,6 @@ impl Counts {
 fn way(key: &Key) -> usize {
     match key.repair.kind() {
         _ if key.end == WalkEnd::BY_TABLES => 1,
-        StackRepair::COMPLETED => 2,
         StackRepair::REPLACED => 1,
         _ => 0,
     }
@@ -234,7 +232,7 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_are_not_read() {
         let sums =
-            ["", "0 0 0 0", "0 4 1 0", "0 0 1 2", "4294967297 0 1 0", "0 0 1", "0 0 1 0 0", "-1 0 1 0"];
+            ["", "0 0 0 0", "0 3 1 0", "0 0 1 2", "4294967297 0 1 0", "0 0 1", "0 0 1 0 0", "-1 0 1 0"];
         for text in
             sums.map(|sum| format!("1 1\n{sum}")).into_iter().chain(["", "1", "1 1 1"].map(Into::into))
         {
