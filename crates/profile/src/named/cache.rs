@@ -1,5 +1,5 @@
 //! Caches on this machine's disk what reports found out about images, so that the next report need not search again. `unwound` does
-//! the same for the stacks of recordings, `calls` for the judgment of their calls.
+//! the same for the stacks of recordings.
 //!
 //! There is one file for each build-id or, for an image that has none (rustc), for each path, size and time. The file is a
 //! recording without samples: the files from which the names came, and the names. So it has checksums, a version and a reader
@@ -7,7 +7,6 @@
 //! counts as absent and is written anew. Files appear whole, by renaming: reports that run at the same time see the old one or the
 //! new one.
 
-pub(crate) mod calls;
 mod folder;
 pub(crate) mod unwound;
 

@@ -12,10 +12,9 @@ use std::sync::OnceLock;
 use icecore_format::read::Recording;
 use icecore_format::records::{StackRepair, WalkEnd};
 
-use crate::named::cache::calls::CallsFile;
 use crate::named::found::NameIndex;
 use crate::named::names::{Names, name};
-use crate::named::unwound::{Begun, Extent, Source};
+use crate::named::unwound::{Begun, Extent, KeptCalls, Source};
 use crate::named::{Counted, Patterns, Profile};
 use crate::recording::cgroups::Cgroups;
 use crate::recording::events::{ChosenEvents, EventChoice, Meaning};
@@ -62,7 +61,7 @@ pub struct Loaded<'a> {
     /// Walks that cannot be whole. Finding them takes time.
     suspects: OnceLock<(Suspects, Option<String>)>,
     /// The place where the judgment of calls is kept.
-    calls: Option<CallsFile>,
+    calls: Option<KeptCalls>,
 }
 
 /// Places and their names.

@@ -8,8 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::Mark;
 
 use super::cache::Cache;
-use super::cache::calls::CallsFile;
-use super::cache::unwound::{Unwound, UnwoundFile};
+use super::cache::unwound::{Judged, Unwound, UnwoundFile};
 use crate::recording::cgroups::Cgroups;
 use crate::recording::events::ChosenEvents;
 use crate::recording::filter::Filter;
@@ -18,7 +17,7 @@ use crate::recording::spaces::Spaces;
 use crate::stacks::calls::{Counts, Impossible};
 use crate::stacks::hits::{Hit, Selection};
 use crate::stacks::locate::{Located, Locator};
-use crate::stacks::repair::{Looks, RepairedStacks, Watched, are_valid, repair_stacks, trampolines};
+use crate::stacks::repair::{Look, Looks, RepairedStacks, Watched, are_valid, repair_stacks, trampolines};
 use icecore_symbolize::image::{Finder, Search};
 
 /// A recording as tables, and its stacks if they are known from an earlier report.
@@ -106,23 +105,24 @@ impl<'a> Source<'a> {
         tables: &Tables,
         located: &Located,
         rows: &[Hit],
-        file: Option<&CallsFile>,
+        kept: Option<&KeptCalls>,
     ) -> Impossible {
         let locator = Locator::new(tables, self.spaces);
         let embedded = locator.embedded(self.recording);
         let finder = Finder { search: self.search, embedded: Some(&embedded) };
-        let known = file.and_then(CallsFile::read);
-        let known = known.filter(|(_, looks)| are_valid(looks, &locator.images, &finder));
-        let counts = known.map(|(counts, _)| counts).unwrap_or_else(|| {
-            let looks = Looks::begin();
-            let counts =
-                self.watched(tables, &looks, |locator, finder| Counts::find(locator, finder, located, rows));
-            if let (Some(file), Some(looks)) = (file, looks.proven(&locator.images)) {
-                file.write(&counts, &looks);
-            }
-            counts
-        });
-        counts.named(&locator)
+        let known = kept.and_then(|kept| kept.known.as_ref());
+        if let Some(known) = known.filter(|known| are_valid(&known.looks, &locator.images, &finder)) {
+            return known.counts.named(&locator);
+        }
+        let looks = Looks::begin();
+        let counts =
+            self.watched(tables, &looks, |locator, finder| Counts::find(locator, finder, located, rows));
+        let impossible = counts.named(&locator);
+        if let (Some(kept), Some(looks)) = (kept, looks.proven(&locator.images)) {
+            let counted = kept.counted.clone();
+            kept.file.add(&kept.looks, Judged { counted, counts, looks });
+        }
+        impossible
     }
 
     /// Does work that needs files of images, and remembers which were found.
@@ -143,6 +143,16 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Where the judgment of calls is kept, and what is there.
+pub(super) struct KeptCalls {
+    file: UnwoundFile,
+    /// The searches on which the stacks rest.
+    looks: Vec<Look>,
+    /// Which samples are counted.
+    counted: String,
+    known: Option<Judged>,
+}
+
 impl Stacks {
     /// Puts marks and nodes into the tables, and returns the repaired stacks: those of an earlier report, or unwound now. Also returns
     /// where the judgment of their calls is kept, if other reports will find the same stacks; `counted` says which samples are counted.
@@ -152,14 +162,19 @@ impl Stacks {
         tables: &mut Tables,
         has: Extent,
         counted: &str,
-    ) -> (RepairedStacks, Option<CallsFile>) {
+    ) -> (RepairedStacks, Option<KeptCalls>) {
         let Self { file, known } = self;
         let (found, is_kept) = match known {
             Some(known) => (known, true),
             None => Self::unwind(file.as_ref(), source, tables, has),
         };
-        let calls = file.filter(|_| is_kept).map(|file| file.calls(&found.looks, counted));
-        let Unwound { marks, repaired, new, .. } = found;
+        let Unwound { marks, repaired, new, looks, judged, .. } = found;
+        let calls = file.filter(|_| is_kept).map(|file| KeptCalls {
+            file,
+            looks,
+            counted: counted.to_owned(),
+            known: judged.into_iter().find(|judged| judged.counted == counted),
+        });
         tables.mark_nodes(&marks);
         tables.mark_nodes(&new.marks);
         tables.nodes.push(new.first_id, new.nodes);
@@ -183,7 +198,7 @@ impl Stacks {
         });
         let images = Locator::new(tables, source.spaces).images;
         let sessions = tables.parts.len() as u32;
-        let mut found = Unwound { sessions, looks: Vec::new(), marks, repaired, new };
+        let mut found = Unwound { sessions, marks, repaired, new, ..Unwound::default() };
         match (file, looks.proven(&images)) {
             (Some(file), Some(looks)) if tables.damage.is_empty() => {
                 found.looks = looks;

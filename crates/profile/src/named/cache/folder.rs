@@ -9,7 +9,7 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SessionV1;
 
-use super::{Cache, MAKER, SUFFIX, calls, unwound};
+use super::{Cache, MAKER, SUFFIX, unwound};
 
 /// The most images whose names are kept.
 const MAX_IMAGES: usize = 4096;
@@ -36,8 +36,6 @@ pub(super) enum Contents {
     Names,
     /// Stacks of a recording.
     Stacks,
-    /// Which calls of a recording's stacks are impossible.
-    Calls,
 }
 
 /// The most of one kind that is kept; beyond that the oldest files are removed.
@@ -92,7 +90,6 @@ impl Cache {
             match kind {
                 Contents::Names => stats.images += 1,
                 Contents::Stacks => stats.recordings += 1,
-                Contents::Calls => {}
             }
             stats.bytes += path.metadata().map_or(0, |meta| meta.len());
             stats.unusable += u64::from(!is_usable(&path, kind));
@@ -131,7 +128,7 @@ impl Cache {
 }
 
 impl Contents {
-    const ALL: [Self; 3] = [Self::Names, Self::Stacks, Self::Calls];
+    const ALL: [Self; 2] = [Self::Names, Self::Stacks];
 
     fn of(path: &Path) -> Option<Self> {
         let name = path.as_os_str().as_encoded_bytes();
@@ -142,7 +139,6 @@ impl Contents {
         match self {
             Self::Names => SUFFIX,
             Self::Stacks => unwound::SUFFIX,
-            Self::Calls => calls::SUFFIX,
         }
     }
 
@@ -150,7 +146,6 @@ impl Contents {
         match self {
             Self::Names => MAKER,
             Self::Stacks => unwound::MAKER,
-            Self::Calls => calls::MAKER,
         }
     }
 
@@ -158,7 +153,6 @@ impl Contents {
         match self {
             Self::Names => Limits { files: MAX_IMAGES, bytes: u64::MAX },
             Self::Stacks => unwound::LIMITS,
-            Self::Calls => calls::LIMITS,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Caches the repaired stacks of a recording.
+//! Caches the repaired stacks of a recording, and which of their calls are impossible.
 //!
 //! There is one file for each recording, build of this program and selection of threads and times. Its name is a SHA-256 over all
 //! three: a recording of which one byte changes has another one. The file is a recording itself: strings say for which files unwinding
-//! searched, and what it found; nodes, marks and samples are the result.
+//! searched, and what it found; nodes, marks and samples are the result. A report that judges calls adds the counts, and for which
+//! files it searched: they hold as long as the stacks do, and these files.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,17 +18,19 @@ use icecore_format::write::Writer;
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256, digest};
 
-use super::calls::CallsFile;
 use super::folder::{Limits, open};
 use super::{Cache, texts};
+use crate::stacks::calls::Counts;
 use crate::stacks::repair::{Look, New, RepairedStacks};
 
 /// The writer of a file.
-pub(super) const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " unwound 1");
+pub(super) const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " unwound 2");
 /// The suffix of the names of these files.
 pub(super) const SUFFIX: &str = ".unwound";
 /// The most that is kept of all recordings.
 pub(super) const LIMITS: Limits = Limits { files: 1024, bytes: 1 << 30 };
+/// The most selections of samples of which a file has the judged calls.
+const MAX_JUDGED: usize = 16;
 /// The largest file that is written, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 /// The rows of one block.
@@ -48,6 +51,18 @@ pub(crate) struct Unwound {
     pub(crate) repaired: RepairedStacks,
     /// Their nodes.
     pub(crate) new: New,
+    /// The calls of selected samples.
+    pub(crate) judged: Vec<Judged>,
+}
+
+/// Which calls of some samples are impossible.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// The selection of samples.
+    pub(crate) counted: String,
+    pub(crate) counts: Counts,
+    /// The searches for code, on which the counts rest besides the stacks.
+    pub(crate) looks: Vec<Look>,
 }
 
 /// The place of the stacks of one recording.
@@ -80,7 +95,7 @@ impl Cache {
 }
 
 /// Writes the name of a file.
-pub(super) fn hexadecimal(digest: &Digest) -> String {
+fn hexadecimal(digest: &Digest) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -103,9 +118,14 @@ impl UnwoundFile {
         }
     }
 
-    /// Finds the place of the judgment of calls in the stacks that rest on these searches; `counted` says which samples are counted.
-    pub(crate) fn calls(&self, looks: &[Look], counted: &str) -> CallsFile {
-        CallsFile::new(&self.cache, &self.key, looks, counted)
+    /// Adds judged calls of the stacks that rest on these searches. An error has no consequence: the next report judges again.
+    pub(crate) fn add(&self, looks: &[Look], judged: Judged) {
+        // Another report may have unwound the stacks anew meanwhile.
+        let Some(mut found) = self.read().filter(|found| found.looks == looks) else { return };
+        found.judged.retain(|known| known.counted != judged.counted);
+        found.judged.truncate(MAX_JUDGED - 1);
+        found.judged.insert(0, judged);
+        self.write(&found);
     }
 
     fn path(&self) -> PathBuf {
@@ -113,12 +133,16 @@ impl UnwoundFile {
     }
 
     fn replace(&self, found: &Unwound) -> Result<(), Error> {
-        let Unwound { sessions, looks, marks, repaired, new } = found;
+        let Unwound { sessions, looks, marks, repaired, new, judged } = found;
         let numbers = [*sessions, new.first_id].into_iter();
         let ends = repaired.ids_of_parts().iter().map(|ids| ids.end);
         let numbers: Vec<String> = numbers.chain(ends).map(|number| number.to_string()).collect();
-        let looks = looks.iter().map(Look::to_text);
-        let texts: Vec<String> = [self.key.clone(), numbers.join(" ")].into_iter().chain(looks).collect();
+        let mut texts = vec![self.key.clone(), numbers.join(" ")];
+        put_looks(&mut texts, looks);
+        for Judged { counted, counts, looks } in judged {
+            texts.extend([counted.clone(), counts.to_text()]);
+            put_looks(&mut texts, looks);
+        }
         let mut marks = [&marks[..], &new.marks].concat();
         marks.sort_unstable();
         let rows = repaired.to_rows();
@@ -167,12 +191,12 @@ impl UnwoundFile {
         marks: Vec<(u32, Mark)>,
         rows: Vec<Sample>,
     ) -> Option<Unwound> {
-        let [key, numbers, looks @ ..] = texts else { return None };
-        if *key != self.key {
+        let mut texts = texts.iter();
+        if *texts.next()? != self.key {
             return None;
         }
-        let numbers: Vec<u32> =
-            numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let numbers = texts.next()?.split(' ').map(|number| number.parse().ok());
+        let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
         let [sessions, first_id, ends @ ..] = &numbers[..] else { return None };
         let begins = std::iter::once(first_id).chain(ends);
         let ids: Vec<Range<u32>> = begins.zip(ends).map(|(begin, end)| *begin..*end).collect();
@@ -180,15 +204,32 @@ impl UnwoundFile {
         if !ids.iter().all(|ids| ids.start <= ids.end) || (end - first_id) as usize != nodes.len() {
             return None;
         }
-        let looks = looks.iter().map(|text| Look::of_text(text));
+        let (looks, mut judged) = (take_looks(&mut texts)?, Vec::new());
+        while let Some(counted) = texts.next() {
+            let (counted, counts) = (counted.clone(), Counts::of_text(texts.next()?)?);
+            judged.push(Judged { counted, counts, looks: take_looks(&mut texts)? });
+        }
         Some(Unwound {
             sessions: *sessions,
-            looks: looks.collect::<Option<_>>()?,
+            looks,
             marks,
             repaired: RepairedStacks::of_rows(rows, ids)?,
             new: New { first_id: *first_id, nodes, marks: Vec::new() },
+            judged,
         })
     }
+}
+
+/// Adds the number of searches, and these.
+fn put_looks(texts: &mut Vec<String>, looks: &[Look]) {
+    texts.push(looks.len().to_string());
+    texts.extend(looks.iter().map(Look::to_text));
+}
+
+/// Takes what `put_looks` adds; `None` if that is not there.
+fn take_looks(texts: &mut std::slice::Iter<'_, String>) -> Option<Vec<Look>> {
+    let number: usize = texts.next()?.parse().ok()?;
+    (0..number).map(|_| Look::of_text(texts.next()?)).collect()
 }
 
 /// Appends a block, unless the file would become too large.

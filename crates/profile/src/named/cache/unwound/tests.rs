@@ -49,16 +49,17 @@ fn example(rows: u32) -> Unwound {
         marks: vec![(3, Mark::INTERRUPTED)],
         repaired: RepairedStacks::of_rows(rows, vec![50..51, 51..53]).expect("new stacks"),
         new: New { first_id: 50, nodes: (0..3).map(node).collect(), marks: vec![(51, Mark::GUESSED)] },
+        judged: Vec::new(),
     }
 }
 
 /// Returns all that was found; marks of new nodes may stand among the others.
 fn shown(found: &Unwound) -> String {
-    let Unwound { sessions, looks, marks, repaired, new } = found;
+    let Unwound { sessions, looks, marks, repaired, new, judged } = found;
     let mut marks = [&marks[..], &new.marks].concat();
     marks.sort_unstable();
     let stacks = (repaired.to_rows(), repaired.ids_of_parts(), new.first_id, &new.nodes);
-    format!("{sessions} {looks:?} {marks:?} {stacks:?}")
+    format!("{sessions} {looks:?} {marks:?} {stacks:?} {judged:?}")
 }
 
 #[test]
@@ -73,6 +74,35 @@ fn what_is_written_is_read_for_the_same_bytes_and_selection_alone() {
     let other = |bytes: &[u8], selection| file(&cache, bytes, selection).expect("a place").read();
     assert!(other(&bytes, "some").is_none());
     assert!(other(&bytes_of("b"), "all").is_none());
+}
+
+fn judged(counted: &str, calls: u64) -> Judged {
+    let look = Look { image: 1, is_carried: false, found: "image path".to_owned() };
+    let counts = Counts::of_text(&format!("{calls} 0\n1 1 7 0")).expect("counts");
+    Judged { counted: counted.to_owned(), counts, looks: vec![look] }
+}
+
+#[test]
+fn judged_calls_are_added_to_the_stacks_that_they_are_of() {
+    let (_dir, cache) = cache();
+    let (own, found) = (file(&cache, &bytes_of("a"), "all").expect("a place"), example(9));
+    own.add(&found.looks, judged("all", 7));
+    assert!(own.read().is_none(), "there are no stacks");
+    own.write(&found);
+    for (counted, calls) in [("all", 7), ("some", 8), ("all", 9)] {
+        own.add(&found.looks, judged(counted, calls));
+    }
+    let expected = Unwound { judged: vec![judged("all", 9), judged("some", 8)], ..example(9) };
+    assert_eq!(own.read().map(|read| shown(&read)), Some(shown(&expected)));
+    own.add(&found.looks[1..], judged("none", 1));
+    assert_eq!(own.read().map(|read| shown(&read)), Some(shown(&expected)), "of other stacks");
+    for number in 0..20 {
+        own.add(&found.looks, judged(&number.to_string(), 1));
+    }
+    let left = own.read().expect("whole").judged;
+    assert_eq!((left.len(), &*left[0].counted, &*left[15].counted), (MAX_JUDGED, "19", "4"));
+    own.write(&found);
+    assert!(own.read().expect("whole").judged.is_empty(), "the stacks were unwound anew");
 }
 
 #[test]
@@ -101,7 +131,7 @@ fn a_recording_that_is_still_written_has_no_place() {
 fn a_file_that_is_cut_or_changed_anywhere_is_ignored_and_counted() {
     let (_dir, cache) = cache();
     let own = file(&cache, &bytes_of("a"), "all").expect("a place");
-    let found = example(9);
+    let found = Unwound { judged: vec![judged("all", 7)], ..example(9) };
     own.write(&found);
     let whole = std::fs::read(own.path()).expect("there");
     assert_eq!(cache.stats().expect("there").unusable, 0);
