@@ -125,6 +125,24 @@ fn the_corpus_has_what_a_reader_must_stand() {
     assert_eq!(unknown, BTreeSet::from([("kind_900", 1), ("samples", 2)]));
 }
 
+#[test]
+fn no_share_is_more_than_all() {
+    for (name, bytes) in recordings() {
+        for document in ["summary", "health"].map(|view| documents(&said(&name, &bytes, view)).swap_remove(0))
+        {
+            let fields = document.as_object().expect("an object");
+            let shares: Vec<_> = fields.iter().filter(|(key, _)| key.ends_with("_share")).collect();
+            assert!(shares.len() >= 3, "{name}: {shares:?}");
+            for (key, share) in shares {
+                assert!(
+                    share.as_f64().is_none_or(|share| (0.0..=1.0).contains(&share)),
+                    "{name}: {key} {share}"
+                );
+            }
+        }
+    }
+}
+
 fn kind_and_version(row: &Value) -> (&str, u64) {
     (row["kind"].as_str().expect("text"), row["version"].as_u64().expect("a number"))
 }

@@ -184,11 +184,11 @@ impl Quality {
             mappings_refused_of: refused_of(&report.loaded.tables),
             cpu_time_agreement: agreement(&cpu_time),
             cpu_time,
-            rooted_share: of_walked(taken(|taken| taken.rooted)),
+            rooted_share: of_walked(taken(|taken| taken.is_walked() && taken.rooted)),
             incomplete_share: of_walked(taken(|taken| taken.is_walked() && !taken.rooted)),
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, with_user as f64)),
-            guessed_share: of_walked(taken(|taken| taken.guessed)),
+            guessed_share: of_walked(taken(|taken| taken.is_walked() && taken.guessed)),
             impossible_share: impossible
                 .as_ref()
                 .filter(|found| found.checked > 0)
