@@ -12,7 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use icecore_record::cli::{args, check};
-use icecore_record::lab::simulate::{MAX_RINGS, capture};
+
+use self::simulate::{MAX_RINGS, capture};
+
+mod simulate;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

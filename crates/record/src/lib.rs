@@ -24,21 +24,29 @@
 //! | `threads` | what the three threads do: pump, digest, store |
 //! | [`cli`] | what the user sees: command line, output file, first block, summary |
 //! | [`run`] | one recording from start to end |
-//! | `lab` | what benches and fuzz targets in `tests` may reach |
 //!
-//! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms".
+//! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms". All are public, because fuzz targets and
+//! benches in `tests` reach into them; nobody else should.
 
 pub mod cli;
-mod collect;
-mod frame_pointers;
-mod kernel;
 #[doc(hidden)]
-pub mod lab;
-mod machine;
-mod proc;
+pub mod collect;
+#[doc(hidden)]
+pub mod frame_pointers;
+#[doc(hidden)]
+pub mod kernel;
+#[doc(hidden)]
+pub mod machine;
+#[doc(hidden)]
+pub mod proc;
 pub mod run;
-mod settings;
-mod skeleton;
-mod sys;
-mod threads;
-mod track;
+#[doc(hidden)]
+pub mod settings;
+#[doc(hidden)]
+pub mod skeleton;
+#[doc(hidden)]
+pub mod sys;
+#[doc(hidden)]
+pub mod threads;
+#[doc(hidden)]
+pub mod track;

@@ -6,6 +6,7 @@
 //! | [`draft`] | recordings without checksums, so that a mutation arrives behind them |
 //! | [`drive`], [`mutate`](mod@mutate) | the short run on any compiler |
 //! | [`memory`] | what an execution may hold |
+//! | `recorder` | what the recorder's parsers promise |
 //! | `scratch` | inputs as files |
 //!
 //! `make fuzz` runs the same targets under libFuzzer, `src/libfuzzer.rs`. A target panics if a promise is broken:
@@ -17,5 +18,6 @@ pub mod drive;
 mod findings;
 pub mod memory;
 pub mod mutate;
+mod recorder;
 mod scratch;
 pub mod targets;

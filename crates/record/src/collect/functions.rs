@@ -10,12 +10,12 @@ const MAX_TABLE_BYTES: u64 = 64 << 20;
 
 /// A function, by offsets in its file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Function {
-    pub(crate) start: u64,
+pub struct Function {
+    pub start: u64,
     /// The offset after its last byte; if no table has its size, the offset after the last requested one.
-    pub(crate) end: u64,
+    pub end: u64,
     /// As the table has it, mangled; for a PLT stub the name of its target and `@plt`.
-    pub(crate) name: Vec<u8>,
+    pub name: Vec<u8>,
 }
 
 /// A requested offset, and its address by the headers of the file.
@@ -39,7 +39,7 @@ impl Requested {
 
 /// Finds the functions around offsets of a file, each once, in order. `debug` is the file with its debug information. Skips
 /// offsets for which the files have no function, or an invalid one: anyone may have written these files.
-pub(crate) fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
+pub fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     file: R,
     debug: Option<D>,
     offsets: impl Iterator<Item = u64>,

@@ -5,12 +5,12 @@
 //! ends. It reads the file when the recording has ended.
 
 pub(crate) mod files;
-pub(crate) mod functions;
+pub mod functions;
 mod go;
-pub(crate) mod jit;
+pub mod jit;
 mod room;
 pub(crate) mod rules;
-pub(crate) mod sections;
+pub mod sections;
 mod unlisted;
 
 use std::cmp::Reverse;
@@ -248,7 +248,7 @@ impl SymbolSource {
 }
 
 /// Finds the unwind tables for offsets of a file.
-pub(crate) fn rules_for<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
+pub fn rules_for<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>) -> Vec<Rule> {
     let Some(layout) = functions::layout(file) else { return Vec::new() };
     let requested = functions::addresses(&layout, offsets);
     let of_go = go::rules(functions::capped(file), &layout, &requested).unwrap_or_default();

@@ -10,14 +10,14 @@ use super::functions::{Requested, capped};
 
 /// An entry of the unwind tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rule {
+pub struct Rule {
     /// Its address, by the headers of the file.
     pub(crate) at: u64,
     /// The offset of its function in the file; 0 if several functions share the entry.
     pub(crate) start: u64,
     /// The address of its function minus that offset; 0 if several functions share the entry.
     pub(crate) bias: u64,
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Finds the entries for code, each once, in the order of their addresses. Skips invalid ones: anyone may have written the file.

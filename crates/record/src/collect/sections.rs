@@ -33,7 +33,7 @@ const EMBEDDED: [&[u8]; 10] = [
 
 /// Lists the requested byte ranges of a file, ascending and apart; `None` if it is no ELF file. A range may reach beyond the end
 /// of the file.
-pub(crate) fn ranges<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
+pub fn ranges<'d>(file: impl ReadRef<'d>) -> Option<Vec<Range<u64>>> {
     match FileKind::parse(file).ok()? {
         FileKind::Elf32 => of::<elf::FileHeader32<Endianness>>(file),
         FileKind::Elf64 => of::<elf::FileHeader64<Endianness>>(file),

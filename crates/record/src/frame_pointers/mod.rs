@@ -6,7 +6,7 @@
 //! changed address space ─► /proc/PID/maps ────────────┴─► verdict ─► trusted_tgids (bpf/maps.h)
 //! ```
 //!
-//! A process is trusted if all of its code lies in images that keep frame pointers, at least [`ENOUGH`] of each. Code that calls
+//! A process is trusted if all of its code lies in images that keep frame pointers, at least `ENOUGH` of each. Code that calls
 //! nobody back (the vDSO, instructions that uprobes have moved) breaks no chain. Code in no file, writable code, and code without
 //! unwind tables is not trusted, except for Go's own code, which keeps frame pointers.
 //!
@@ -34,14 +34,14 @@ use crate::track::tracker::Tracker;
 use images::Images;
 use kept::Kept;
 use tables::Tables;
-pub(crate) use tables::check_tables;
+pub use tables::check_tables;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, the 8 that were
 /// compiled to keep them have 0.99 and more, all others 0.82 at most. The rest is assembly, which calls nobody.
 const ENOUGH: f64 = 0.95;
 
 /// Gives verdicts on processes.
-pub(crate) struct FramePointers {
+pub struct FramePointers {
     trusted: Trusted,
     of_go: OfGo,
     images: Images,
@@ -69,7 +69,7 @@ impl FramePointers {
     ///
     /// # Errors
     /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
-    pub(crate) fn new(sampler: &Sampler<'_>, keeps: bool) -> anyhow::Result<Self> {
+    pub fn new(sampler: &Sampler<'_>, keeps: bool) -> anyhow::Result<Self> {
         let kept = if keeps { Kept::of_user() } else { None };
         let (waiting, known) = Default::default();
         Ok(Self {

@@ -21,7 +21,7 @@ pub(crate) const MAX_PROCESSES: usize = 256;
 const COST: u32 = 100;
 
 /// The iterator over all processes, and its last results.
-pub(crate) struct Census<'a> {
+pub struct Census<'a> {
     /// `None` if counters are not recorded, or the kernel has no iterator.
     link: Option<Link>,
     target: &'a Target,
@@ -33,7 +33,7 @@ pub(crate) struct Census<'a> {
 
 /// One reading.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading {
+pub struct Reading {
     pub(crate) time_ns: u64,
     /// The number of processes that ran and were not chosen.
     pub(crate) left_out: u64,

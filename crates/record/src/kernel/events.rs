@@ -11,7 +11,7 @@ use crate::sys::perf::{self, Counter, Rate};
 use crate::sys::queue::Queue;
 
 /// An event that is open and does not run yet.
-pub(crate) enum Opened {
+pub enum Opened {
     /// A counter on each CPU.
     Counters(Vec<OwnedFd>),
     /// A tracepoint, on all CPUs.
@@ -23,7 +23,7 @@ pub(crate) enum Opened {
 }
 
 /// Returns the events that the user wants: without a choice cycles if the machine can count them, and a timer otherwise.
-pub(crate) fn chosen(options: &Options, notes: &mut Vec<String>) -> Vec<Event> {
+pub fn chosen(options: &Options, notes: &mut Vec<String>) -> Vec<Event> {
     let mut events = options.events.clone();
     if events.is_empty() && !options.off_cpu.is_some_and(|off_cpu| off_cpu.only) {
         events.push(default_counter(options, notes));
@@ -63,7 +63,7 @@ fn default_counter(options: &Options, notes: &mut Vec<String>) -> Event {
 ///
 /// # Errors
 /// If the kernel refuses one; the message says what to do.
-pub(crate) fn open_sampling(
+pub fn open_sampling(
     options: &Options,
     events: &[Event],
     notes: &mut Vec<String>,
@@ -133,7 +133,7 @@ fn check_rate(hz: u64) -> anyhow::Result<()> {
 }
 
 /// Opens the mapping queue of every CPU, also of those that are not sampled.
-pub(crate) fn open_queues() -> anyhow::Result<Vec<Queue>> {
+pub fn open_queues() -> anyhow::Result<Vec<Queue>> {
     let open = |cpu: u32| match perf::open_mappings(cpu) {
         Ok(event) => {
             Some(Queue::map(event).with_context(|| format!("cannot map the queue of mappings of CPU {cpu}")))

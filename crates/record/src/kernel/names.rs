@@ -12,7 +12,7 @@ const MAX_ASKED: usize = limits::MAX_ASKED.0 as usize;
 
 /// The names of kernel functions.
 #[derive(Debug)]
-pub(crate) struct KernelNames {
+pub struct KernelNames {
     asked: MapHandle,
     link: Link,
 }

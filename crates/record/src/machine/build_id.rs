@@ -14,7 +14,7 @@ pub(super) fn of_file(path: &Path) -> Option<Vec<u8>> {
     of_elf(&ReadCache::new(File::open(path).ok()?))
 }
 
-pub(crate) fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
+pub fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
     icecore_elf::build_id::<FileHeader64<Endianness>>(file)
 }
 

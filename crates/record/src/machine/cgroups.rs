@@ -56,7 +56,7 @@ pub(crate) struct Cgroups {
 struct Membership {
     /// 0 if only the path is known.
     id: u64,
-    path: Known,
+    pub path: Known,
 }
 
 impl Cgroups {

@@ -1,6 +1,6 @@
 //! Asks this machine about processes: which files they map, and which mount namespace and cgroup they are in.
 
-pub(crate) mod build_id;
+pub mod build_id;
 pub(crate) mod cgroups;
 pub(crate) mod identity;
 pub(crate) mod mounts;

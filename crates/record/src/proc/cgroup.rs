@@ -89,7 +89,7 @@ pub(crate) fn mount() -> Option<PathBuf> {
 ///
 /// # Source
 /// proc(5) `/proc/PID/mountinfo`: root and mount point are the fourth and fifth field, the type follows ` - `
-pub(crate) fn mounted(mountinfo: &[u8]) -> Option<PathBuf> {
+pub fn mounted(mountinfo: &[u8]) -> Option<PathBuf> {
     let of_line = |line: &[u8]| {
         let dash = line.windows(3).position(|three| three == b" - ")?;
         let mut behind = line[dash + 3..].split(|&b| b == b' ');
@@ -140,15 +140,15 @@ pub(crate) fn walk(mount: &Path) -> Vec<(u64, Vec<u8>)> {
 
 /// What `/proc/PID/cgroup` says about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Membership<'a> {
+pub struct Membership<'a> {
     /// The path of the process: that of cgroup2, unless this is the root and a hierarchy of version 1 has another.
-    pub(crate) path: &'a [u8],
+    pub path: &'a [u8],
     /// There are hierarchies of version 1.
     pub(crate) has_v1: bool,
 }
 
 /// Reads the text of `/proc/PID/cgroup`: lines of `number:controllers:path`, number 0 for cgroup2.
-pub(crate) fn membership(text: &[u8]) -> Option<Membership<'_>> {
+pub fn membership(text: &[u8]) -> Option<Membership<'_>> {
     let lines = || {
         text.split(|&b| b == b'\n').filter_map(|line| {
             let mut fields = line.splitn(3, |&b| b == b':');

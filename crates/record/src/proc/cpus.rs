@@ -13,7 +13,7 @@ pub(crate) fn online() -> anyhow::Result<Vec<u32>> {
 }
 
 /// Parses a CPU list; the result is ascending and without repetition.
-pub(crate) fn parse_list(text: &str) -> anyhow::Result<Vec<u32>> {
+pub fn parse_list(text: &str) -> anyhow::Result<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -30,7 +30,7 @@ pub(crate) fn parse_list(text: &str) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Writes a CPU list.
-pub(crate) fn show_list(cpus: &[u32]) -> String {
+pub fn show_list(cpus: &[u32]) -> String {
     let ranges = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [one] => one.to_string(),
         [first, .., last] => format!("{first}-{last}"),

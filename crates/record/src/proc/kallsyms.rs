@@ -7,20 +7,20 @@ use icecore_elf::Avma;
 
 /// All functions of the kernel: the text, and its lines by address.
 #[derive(Debug, Default)]
-pub(crate) struct Kallsyms {
+pub struct Kallsyms {
     text: Vec<u8>,
     lines: Vec<(Avma, u32)>,
 }
 
 /// One function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KernelFunction<'a> {
-    pub(crate) start: Avma,
+pub struct KernelFunction<'a> {
+    pub start: Avma,
     /// Where the next function begins.
-    pub(crate) end: Avma,
-    pub(crate) name: &'a [u8],
+    pub end: Avma,
+    pub name: &'a [u8],
     /// Empty for the kernel proper.
-    pub(crate) module: &'a [u8],
+    pub module: &'a [u8],
 }
 
 /// The assumed length of the last function, bytes.
@@ -108,7 +108,7 @@ impl Kallsyms {
     ///
     /// # Source
     /// proc(5) `/proc/kallsyms`; types are those of nm(1)
-    pub(crate) fn parse(text: Vec<u8>) -> Self {
+    pub fn parse(text: Vec<u8>) -> Self {
         let mut lines = Vec::with_capacity(text.len() / 48);
         let mut next = 0;
         for line in text.split(|&b| b == b'\n') {
@@ -127,7 +127,7 @@ impl Kallsyms {
 
     /// Finds the function that an address lies in. Of several names for one address it takes the global one, else one that is not that
     /// of a system call for 32-bit programs, else the one with fewer leading underscores, else the first.
-    pub(crate) fn find(&self, address: Avma) -> Option<KernelFunction<'_>> {
+    pub fn find(&self, address: Avma) -> Option<KernelFunction<'_>> {
         let behind = self.lines.partition_point(|(start, _)| *start <= address);
         let start = self.lines.get(behind.checked_sub(1)?)?.0;
         let first = self.lines[..behind].partition_point(|(other, _)| *other < start);

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 /// One line of an executable mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MapsLine<'a> {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct MapsLine<'a> {
+    pub start: u64,
+    pub end: u64,
     pub(crate) is_writable: bool,
     pub(crate) file_off: u64,
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) inode: u64,
-    pub(crate) path: Cow<'a, [u8]>,
+    pub path: Cow<'a, [u8]>,
 }
 
 /// Lists the executable mappings; lines that do not parse are skipped.
@@ -20,7 +20,7 @@ pub(crate) struct MapsLine<'a> {
 /// # Source
 /// proc(5) `/proc/pid/maps`: `start-end perms offset major:minor inode path`; addresses, offset and
 /// device are hexadecimal, the path is the rest of the line and may hold spaces.
-pub(crate) fn executable(text: &[u8]) -> impl Iterator<Item = MapsLine<'_>> {
+pub fn executable(text: &[u8]) -> impl Iterator<Item = MapsLine<'_>> {
     text.split(|&b| b == b'\n').filter_map(parse_line)
 }
 

@@ -9,16 +9,16 @@ use crate::sys::clock;
 
 /// A process, as `/proc` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     /// The time before the first file of the process was read, ns `CLOCK_MONOTONIC`.
-    pub(crate) time_ns: u64,
-    pub(crate) tgid: u32,
-    pub(crate) parent_tgid: u32,
-    pub(crate) comm: Vec<u8>,
+    pub time_ns: u64,
+    pub tgid: u32,
+    pub parent_tgid: u32,
+    pub comm: Vec<u8>,
     /// Text of `/proc/PID/maps`; empty for kernel threads, and for processes that the recorder may not read.
-    pub(crate) maps: Vec<u8>,
+    pub maps: Vec<u8>,
     /// Text of `/proc/PID/cgroup`; empty where the kernel has no cgroups.
-    pub(crate) cgroup: Vec<u8>,
+    pub cgroup: Vec<u8>,
 }
 
 /// At most this many bytes of one process's list of mappings are read: 60,000 lines, the kernel's default limit of mappings.
@@ -32,13 +32,13 @@ const STEP_TIME: Duration = Duration::from_millis(5);
 /// # Cost
 /// Each step reads about a mebibyte, or takes 5 ms, and may exceed that by the list of one process.
 #[derive(Debug, Clone)]
-pub(crate) struct Scan {
+pub struct Scan {
     left: std::vec::IntoIter<u32>,
 }
 
 impl Scan {
     /// Makes a scan of all processes.
-    pub(crate) fn all() -> Self {
+    pub fn all() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten();
         Self::of(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
     }
@@ -116,7 +116,7 @@ fn threads(tgid: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Finds a numeric field in the text of `/proc/PID/status`, which is not UTF-8 if the name of the thread is not.
-pub(crate) fn status_field(status: &[u8], name: &str) -> Option<u32> {
+pub fn status_field(status: &[u8], name: &str) -> Option<u32> {
     std::str::from_utf8(status_text(status, name)?).ok()?.parse().ok()
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn is_alive(id: u32) -> bool {
         || leads && threads(id).any(|tid| runs(format!("/proc/{id}/task/{tid}/status")))
 }
 
-pub(crate) fn can_run(status: &[u8]) -> bool {
+pub fn can_run(status: &[u8]) -> bool {
     status_text(status, "State").and_then(<[u8]>::first).is_some_and(|state| !matches!(state, b'Z' | b'X'))
 }
 

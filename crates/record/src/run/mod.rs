@@ -42,7 +42,7 @@ use close::{End, close, with_remedy};
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
 pub const FAILED: u8 = 2;
 /// The number of chunks, and of batches, that may wait between two threads.
-pub(crate) const WAITING: usize = 2;
+pub const WAITING: usize = 2;
 /// The number of files that must be open at one time while the recorder looks at processes and their files.
 const FILES_NEEDED: usize = 64;
 /// The note about the period of a timer.

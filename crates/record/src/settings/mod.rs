@@ -83,7 +83,7 @@ pub struct OffCpu {
 
 /// When batches are written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub struct Pace {
     /// When the first row of a batch is this old.
     pub(crate) flush_ns: u64,
     /// When its columns reach about this many bytes.
@@ -168,7 +168,7 @@ pub struct Options {
 
 impl Options {
     /// Returns when batches are written.
-    pub(crate) fn pace(&self, events: &[Event]) -> Pace {
+    pub fn pace(&self, events: &[Event]) -> Pace {
         // The period is a time only if the event is a clock that counts nanoseconds.
         let period_ns = match self.rate {
             Rate::Frequency(hz) => 1_000_000_000 / hz.max(1),

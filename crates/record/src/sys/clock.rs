@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 /// Returns nanoseconds of `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns`.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 

@@ -1,7 +1,7 @@
 //! System calls. The only room with `unsafe`; every block says why it is sound.
 
 pub(crate) mod child;
-pub(crate) mod clock;
+pub mod clock;
 pub(crate) mod perf;
 pub(crate) mod poll;
 pub(crate) mod queue;

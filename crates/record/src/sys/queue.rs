@@ -26,7 +26,7 @@ pub(crate) struct Drained {
 ///   | head tail | …old… [tail … unread … head) …free… |
 /// ```
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct Queue {
     base: *mut u8,
     page: usize,
     /// Keeps the perf event open.

@@ -7,29 +7,29 @@ use crate::proc::scan::Process;
 
 /// Raw bytes on their way from the main thread to the tracker.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     /// Records of the ring, each after its length (u32).
-    pub(crate) ring: Vec<u8>,
+    pub ring: Vec<u8>,
     /// Records of the mapping queues.
-    pub(crate) reports: Vec<u8>,
+    pub reports: Vec<u8>,
     /// Mapping reports from before now may be missing.
-    pub(crate) lacks_reports: bool,
-    pub(crate) losses: Vec<Loss>,
+    pub lacks_reports: bool,
+    pub losses: Vec<Loss>,
     /// Processes that existed before the recording.
-    pub(crate) found: Vec<Process>,
+    pub found: Vec<Process>,
     /// The first block of the file is written, so that batches may follow.
-    pub(crate) has_file: bool,
+    pub has_file: bool,
     /// When sampling began, ns `CLOCK_MONOTONIC`.
-    pub(crate) began_ns: Option<u64>,
+    pub began_ns: Option<u64>,
     /// Counters were read; records of the ring have those of processes.
-    pub(crate) readings: Vec<Reading>,
+    pub readings: Vec<Reading>,
     /// All events before this moment are in this chunk or in an earlier one, ns `CLOCK_MONOTONIC`.
-    pub(crate) complete_until_ns: u64,
+    pub complete_until_ns: u64,
 }
 
 impl Chunk {
     /// Returns the records of the ring.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         let mut bytes = &self.ring[..];
         std::iter::from_fn(move || {
             let (len, rest) = bytes.split_first_chunk()?;

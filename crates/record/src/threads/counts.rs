@@ -8,7 +8,7 @@ use icecore_format::records::Cause;
 
 /// Counts since the recording began.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     samples: AtomicU64,
     lost_samples: AtomicU64,
     other_losses: Mutex<Vec<(Cause, u64)>>,

@@ -9,7 +9,7 @@ use icecore_format::write::Writer;
 
 /// About one second, or one mebibyte, of a recording.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub struct Batch {
     pub(crate) strings: StringsV1,
     pub(crate) tasks: TasksV1,
     pub(crate) lifecycle: LifecycleV1,

@@ -6,13 +6,13 @@ use icecore_elf::Avma;
 
 /// A piece of JIT code that a process reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) start: Avma,
-    pub(crate) end: Avma,
+pub struct Piece {
+    pub start: Avma,
+    pub end: Avma,
     /// 0 if unknown, as in the next.
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,
-    pub(crate) name: Vec<u8>,
+    pub name: Vec<u8>,
     /// The lines that contain a requested address, ascending.
     pub(crate) lines: Vec<Line>,
 }

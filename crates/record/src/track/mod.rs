@@ -1,12 +1,12 @@
 //! Turns events into rows. Pure: nothing here reads a file, a clock or the kernel, and all of it is tested from bytes.
 
 pub(crate) mod account;
-pub(crate) mod batch;
+pub mod batch;
 mod counters;
 pub(crate) mod floods;
 pub(crate) mod followed;
 mod intern;
-pub(crate) mod jit;
+pub mod jit;
 mod snapshots;
 pub(crate) mod spaces;
 mod stacks;

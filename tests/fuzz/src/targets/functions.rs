@@ -2,14 +2,12 @@
 
 use std::process::Command;
 
-use icecore_record::lab::fuzz;
-
 use super::{FREE_BYTES, image, stripped};
-use crate::memory;
+use crate::{memory, recorder};
 
 /// Finds functions all over a file.
 pub fn run(data: &[u8]) {
-    memory::within(FREE_BYTES + 64 * data.len(), || fuzz::functions(data));
+    memory::within(FREE_BYTES + 64 * data.len(), || recorder::functions(data));
 }
 
 /// Small libraries, with and without symbol tables, and one with static probes.

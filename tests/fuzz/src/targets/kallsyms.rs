@@ -1,13 +1,11 @@
 //! `/proc/kallsyms`.
 
-use icecore_record::lab::fuzz;
-
 use super::FREE_BYTES;
-use crate::memory;
+use crate::{memory, recorder};
 
 /// Reads bytes as the kernel's symbols, and looks up every address in them.
 pub fn run(data: &[u8]) {
-    memory::within(FREE_BYTES + 64 * data.len(), || fuzz::kallsyms(data));
+    memory::within(FREE_BYTES + 64 * data.len(), || recorder::kallsyms(data));
 }
 
 /// Symbols of a kernel that shows its addresses, of one that hides them, and of modules.

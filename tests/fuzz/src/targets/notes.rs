@@ -1,15 +1,13 @@
 //! Build-ids, as the recorder reads them: ELF headers, then notes.
 
-use icecore_record::lab::fuzz;
-
 use super::FREE_BYTES;
-use crate::memory;
+use crate::{memory, recorder};
 
 /// Looks for a build-id in bytes as an ELF file, and in bytes as notes.
 pub fn run(data: &[u8]) {
     memory::within(FREE_BYTES + data.len(), || {
-        fuzz::elf(data);
-        fuzz::notes(data);
+        recorder::elf(data);
+        recorder::notes(data);
     });
 }
 
@@ -54,8 +52,8 @@ mod tests {
     #[test]
     fn the_seeds_have_a_build_id() {
         let [notes, little, big] = seeds().try_into().expect("three");
-        assert_eq!(fuzz::notes(&notes), Some(vec![0xab; 20]));
-        assert_eq!(fuzz::elf(&little), Some(vec![0xab; 20]));
-        assert_eq!(fuzz::elf(&big), Some(vec![0xab; 20]));
+        assert_eq!(recorder::notes(&notes), Some(vec![0xab; 20]));
+        assert_eq!(recorder::elf(&little), Some(vec![0xab; 20]));
+        assert_eq!(recorder::elf(&big), Some(vec![0xab; 20]));
     }
 }

@@ -1,17 +1,15 @@
 //! Text of `/proc` and `/sys`: mappings, status, cgroups, CPU lists.
 
-use icecore_record::lab::fuzz;
-
 use super::FREE_BYTES;
-use crate::memory;
+use crate::{memory, recorder};
 
 /// Reads bytes as every kind of text.
 pub fn run(data: &[u8]) {
     memory::within(FREE_BYTES + 4 * data.len(), || {
-        fuzz::maps(data);
-        fuzz::status(data);
-        fuzz::cgroups(data);
-        fuzz::cpu_list(data);
+        recorder::maps(data);
+        recorder::status(data);
+        recorder::cgroups(data);
+        recorder::cpu_list(data);
     });
 }
 

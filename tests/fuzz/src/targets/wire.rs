@@ -1,22 +1,20 @@
 //! What the kernel hands over: records of the ring, mapping reports.
 
-use icecore_record::lab::fuzz;
-
 use super::FREE_BYTES;
-use crate::memory;
+use crate::{memory, recorder};
 
 /// Decodes bytes as one record, and as a queue of mapping reports.
 pub fn run(data: &[u8]) {
     memory::within(FREE_BYTES, || {
-        fuzz::record(data);
-        fuzz::reports(data);
+        recorder::record(data);
+        recorder::reports(data);
     });
 }
 
 /// A sample, a fork, an exit; mapping reports with a build-id, with an inode, and of loss.
 pub fn seeds() -> Vec<Vec<u8>> {
     let reports = [mapping(true), mapping(false), lost()];
-    fuzz::records().into_iter().chain([reports.concat()]).chain(reports).collect()
+    recorder::records().into_iter().chain([reports.concat()]).chain(reports).collect()
 }
 
 const MMAP2: u32 = 10;
@@ -58,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_seeds_are_understood() {
-        assert!(fuzz::records().iter().all(|record| fuzz::record(record)));
-        assert_eq!([mapping(true), mapping(false), lost()].map(|report| fuzz::reports(&report)), [1; 3]);
+        assert!(recorder::records().iter().all(|record| recorder::record(record)));
+        assert_eq!([mapping(true), mapping(false), lost()].map(|report| recorder::reports(&report)), [1; 3]);
     }
 }

@@ -37,7 +37,7 @@ const HEAD_LEN: usize = MOVE_LEN as usize;
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
-pub(crate) fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>, bool) {
+pub fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>, bool) {
     let mut dump = Dump {
         file,
         asked,
@@ -198,7 +198,7 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
 }
 
 /// Returns a small dump for tests and fuzzing: two pieces, one of which moves, and a third one at its old address.
-pub(crate) fn example(flags: u64) -> Vec<u8> {
+pub fn example(flags: u64) -> Vec<u8> {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
     let pair = |low: u32, high: u32| [low.to_ne_bytes(), high.to_ne_bytes()].concat();
     let record = |kind: u32, time_ns: u64, body: Vec<u8>| {

@@ -11,10 +11,10 @@
 //! Files are held open because the process, its root folder and the file may be gone when they are read. Names belong to one address
 //! space of one process: two processes can have code at one address.
 
-pub(crate) mod dump;
+pub mod dump;
 mod home;
 mod lines;
-pub(crate) mod perf_map;
+pub mod perf_map;
 mod read_at;
 mod teller;
 
@@ -53,10 +53,10 @@ const MAX_NAME_BYTES: usize = 4 << 10;
 
 /// The requested addresses: ascending, each once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Requested<'a>(&'a [Avma]);
+pub struct Requested<'a>(&'a [Avma]);
 
 impl<'a> Requested<'a> {
-    pub(crate) fn new(ascending: &'a [Avma]) -> Self {
+    pub fn new(ascending: &'a [Avma]) -> Self {
         Self(ascending)
     }
 
@@ -65,7 +65,7 @@ impl<'a> Requested<'a> {
     }
 
     /// Returns the positions of the addresses in a range.
-    pub(crate) fn within(&self, start: Avma, end: Avma) -> Range<usize> {
+    pub fn within(&self, start: Avma, end: Avma) -> Range<usize> {
         let from = self.0.partition_point(|address| *address < start);
         from..from + self.0[from..].partition_point(|address| *address < end)
     }

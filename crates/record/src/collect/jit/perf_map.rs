@@ -40,8 +40,8 @@ pub(crate) fn find(
     Ok((find_in(reader, known_len, asked)?, from > 0))
 }
 
-/// Does the work of [`find`] in any text.
-pub(crate) fn find_in(reader: impl BufRead, known_len: u64, asked: &Requested<'_>) -> io::Result<Vec<Piece>> {
+/// Does the work of `find` in any text.
+pub fn find_in(reader: impl BufRead, known_len: u64, asked: &Requested<'_>) -> io::Result<Vec<Piece>> {
     let mut pieces: Vec<NamedCode> = Vec::new();
     // The position of each address's piece.
     let mut at = vec![usize::MAX; asked.len()];

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 /// A file, or bytes.
-pub(crate) trait ReadAt {
+pub trait ReadAt {
     /// Reads bytes at an offset; returns how many there are.
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
 }

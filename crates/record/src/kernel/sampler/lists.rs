@@ -28,7 +28,7 @@ impl Sampler<'_> {
     }
 
     /// Opens the list of pages that need not be sent again.
-    pub(crate) fn sent_pages(&self) -> anyhow::Result<SentPages> {
+    pub fn sent_pages(&self) -> anyhow::Result<SentPages> {
         let map = MapHandle::try_from(&self.skel.maps.sent_pages);
         Ok(SentPages(map.context("cannot open the list of pages that were sent")?))
     }
@@ -44,7 +44,7 @@ impl Sampler<'_> {
     }
 
     /// Opens the names of kernel functions; `None` if the kernel does not tell single ones.
-    pub(crate) fn kernel_names(&self) -> Option<KernelNames> {
+    pub fn kernel_names(&self) -> Option<KernelNames> {
         let program = Some(&self.skel.progs.name_address).filter(|program| program.autoload())?;
         let asked = MapHandle::try_from(&self.skel.maps.asked_addresses).ok()?;
         let link = program.attach_iter(asked.as_fd()).ok()?;
@@ -76,7 +76,7 @@ impl Trusted {
 
 /// Pages of stacks that the sampler does not send again while their contents stay the same.
 #[derive(Debug)]
-pub(crate) struct SentPages(MapHandle);
+pub struct SentPages(MapHandle);
 
 impl SentPages {
     /// Makes the sampler send a page with the next sample of its thread, whatever the page holds.

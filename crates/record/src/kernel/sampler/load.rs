@@ -34,7 +34,7 @@ const MAX_WAIT_COPIES: u32 = 8 << 10;
 /// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
 const WITHOUT: &str = "ICECORE_WITHOUT";
 /// The most ways to load the programs.
-pub(crate) const WAYS: usize = 5;
+pub const WAYS: usize = 5;
 /// Since then a program of a probe may share its stack with all threads that run it on its CPU, and since `KEPT_CPUS` it can prevent that
 /// they do (bpf/icecore.bpf.c).
 const STACKS_OF_CPUS: (u32, u32) = (6, 13);
@@ -51,7 +51,7 @@ impl<'obj> Sampler<'obj> {
     ///
     /// # Errors
     /// If the kernel has no BTF, or privileges are missing; the message says what to do.
-    pub(crate) fn load(
+    pub fn load(
         storage: &'obj mut [MaybeUninit<OpenObject>; WAYS],
         options: &Options,
         events: &[Event],

@@ -28,7 +28,7 @@ use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{
     Chunk, MAX_CHUNKS, MAX_TABLES, MAX_TRUSTED, OfGo, SentPages, Tables, Trusted, bytes_of,
 };
-pub(crate) use load::WAYS;
+pub use load::WAYS;
 
 /// The state of a process or thread that has not ended, in the lists of targets.
 const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
@@ -53,8 +53,8 @@ pub(crate) enum StacksOfWaits {
     Missing,
 }
 
-/// The loaded programs. Attached programs run until [`Sampler::disarm`] or drop.
-pub(crate) struct Sampler<'obj> {
+/// The loaded programs. Attached programs run until `Sampler::disarm` or drop.
+pub struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     walker: Walker,
     walks_tables: bool,
@@ -132,7 +132,7 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Attaches the programs that report fork, exec, exit and renaming.
-    pub(crate) fn arm_tasks(&mut self) -> anyhow::Result<()> {
+    pub fn arm_tasks(&mut self) -> anyhow::Result<()> {
         let programs = &self.skel.progs;
         let of_tasks =
             [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit, &programs.on_free];
@@ -149,7 +149,7 @@ impl<'obj> Sampler<'obj> {
     ///
     /// # Errors
     /// If a probe cannot be made.
-    pub(crate) fn arm_sampling(&mut self, events: &[Event], opened: Vec<Opened>) -> anyhow::Result<()> {
+    pub fn arm_sampling(&mut self, events: &[Event], opened: Vec<Opened>) -> anyhow::Result<()> {
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.waits_since_ns = clock::monotonic_ns();
         }

@@ -19,7 +19,7 @@ use crate::skeleton::types::{
 pub(crate) use process::Process;
 #[cfg(test)]
 pub(crate) use process::{Bytes, Sums};
-pub(crate) use reports::{FileRef, NewMapping, Report, reports};
+pub use reports::{FileRef, NewMapping, Report, reports};
 
 /// The number of registers in a snapshot, which are in DWARF's order up to the program counter.
 pub(crate) const REGISTER_COUNT: usize =
@@ -42,7 +42,7 @@ impl PageKey {
 
 /// One decoded record, borrowed from its chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     Sample(Sample<'a>),
     Fork {
         head: Head<'a>,
@@ -83,26 +83,26 @@ pub(crate) enum Event<'a> {
 
 /// The head of the records in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head<'a> {
+pub struct Head<'a> {
     pub(crate) time_ns: u64,
     pub(crate) cpu: u32,
     pub(crate) tgid: u32,
     pub(crate) tid: u32,
     /// Name of the thread, without its padding.
-    pub(crate) comm: &'a [u8],
+    pub comm: &'a [u8],
     /// Id of the thread's cgroup in the hierarchy of cgroup2; 0 if there is none.
     pub(crate) cgroup_id: u64,
 }
 
 /// One sample. Frames are leaf first, eight bytes each in the byte order of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sample<'a> {
-    pub(crate) head: Head<'a>,
+pub struct Sample<'a> {
+    pub head: Head<'a>,
     pub(crate) weight: u64,
     pub(crate) kernel_end: u8,
     pub(crate) user_end: u8,
-    pub(crate) kernel: Frames<'a>,
-    pub(crate) user: Frames<'a>,
+    pub kernel: Frames<'a>,
+    pub user: Frames<'a>,
     /// The number of the snapshot that came before in the same buffer; 0 if there is none.
     pub(crate) snapshot: u64,
     /// Position in the session's list of events.
@@ -142,7 +142,7 @@ impl FileKey {
 
 /// A file whose unwind tables a walk lacked, and where it is mapped in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoTable {
+pub struct NoTable {
     pub(crate) tgid: u32,
     pub(crate) file: FileKey,
     pub(crate) start: Avma,
@@ -151,7 +151,7 @@ pub(crate) struct NoTable {
 
 /// The registers of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Registers<'a> {
+pub struct Registers<'a> {
     pub(crate) snapshot: u64,
     pub(crate) values: [u64; REGISTER_COUNT],
     /// Address after the stack; 0 if it is not known.
@@ -164,7 +164,7 @@ pub(crate) struct Registers<'a> {
 
 /// A page of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StackPage<'a> {
+pub struct StackPage<'a> {
     pub(crate) snapshot: u64,
     pub(crate) tid: u32,
     pub(crate) address: Avma,
@@ -174,7 +174,7 @@ pub(crate) struct StackPage<'a> {
 
 /// The hashes of a stack's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stack<'a> {
+pub struct Stack<'a> {
     pub(crate) snapshot: u64,
     pub(crate) low: Avma,
     /// The address after the last byte; at least `low`.
@@ -195,7 +195,7 @@ impl Stack<'_> {
 
 /// What a thread has waited for, and how long: until `ready_ns` for somebody, and then for a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wait<'a> {
+pub struct Wait<'a> {
     /// The thread; its time is the end of the wait.
     pub(crate) head: Head<'a>,
     pub(crate) began_ns: u64,
@@ -239,7 +239,7 @@ pub(crate) enum Moment {
 
 /// The CPU time of a thread since it began, by the kernel's account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub struct Reading {
     pub(crate) moment: Moment,
     pub(crate) time_ns: u64,
     /// Identifies the thread. A thread id does not: it is reused, and moves to another thread at exec.
@@ -266,7 +266,7 @@ pub(crate) fn interrupted(frame: Avma) -> Option<Avma> {
 
 /// The addresses of one side of a stack, kernel or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Frames<'a>(&'a [u8]);
+pub struct Frames<'a>(&'a [u8]);
 
 impl<'a> Frames<'a> {
     #[cfg(test)]
@@ -275,14 +275,14 @@ impl<'a> Frames<'a> {
     }
 
     /// Returns the addresses, leaf first.
-    pub(crate) fn leaf_first(self) -> impl DoubleEndedIterator<Item = Avma> + 'a {
+    pub fn leaf_first(self) -> impl DoubleEndedIterator<Item = Avma> + 'a {
         self.0.as_chunks().0.iter().map(|bytes| Avma(u64::from_ne_bytes(*bytes)))
     }
 }
 
 /// Why bytes are not a valid record. The recorder counts them and goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Undecodable {
+pub enum Undecodable {
     #[error("a record of {len} bytes is too short")]
     Short { len: usize },
     #[error("record type {0} is unknown")]
@@ -292,7 +292,7 @@ pub(crate) enum Undecodable {
 }
 
 /// Decodes one record of the ring.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
+pub fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
     let short = Undecodable::Short { len: bytes.len() };
     let kind = u32_at(bytes, offset_of!(record_head, r#type)).ok_or(short)?;
     match record_type(kind) {

@@ -7,11 +7,11 @@ use crate::skeleton::types::{process_has, process_record};
 
 /// Counters of a process, over all its threads, also those that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) time_ns: u64,
+pub struct Process {
+    pub time_ns: u64,
     /// When the process began.
     pub(crate) start_ns: u64,
-    pub(crate) tgid: u32,
+    pub tgid: u32,
     pub(crate) threads: u32,
     /// Id of its cgroup in the hierarchy of cgroup2; 0 if there is none.
     pub(crate) cgroup_id: u64,

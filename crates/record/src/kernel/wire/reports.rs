@@ -6,7 +6,7 @@ use super::{u16_at, u32_at, u64_at, until_nul};
 
 /// A report of the mapping queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report<'a> {
+pub enum Report<'a> {
     Mapping(NewMapping<'a>),
     /// The number of reports that did not fit into the queue.
     Lost(u64),
@@ -14,7 +14,7 @@ pub(crate) enum Report<'a> {
 
 /// An executable mapping that a process made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewMapping<'a> {
+pub struct NewMapping<'a> {
     pub(crate) time_ns: u64,
     pub(crate) tgid: u32,
     pub(crate) start: Avma,
@@ -22,12 +22,12 @@ pub(crate) struct NewMapping<'a> {
     pub(crate) file_off: FileOff,
     pub(crate) file: FileRef<'a>,
     /// Path as the process sees it.
-    pub(crate) path: &'a [u8],
+    pub path: &'a [u8],
 }
 
 /// How the kernel names the mapped file: by build-id if it has one and the kernel reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileRef<'a> {
+pub enum FileRef<'a> {
     BuildId(&'a [u8]),
     Inode { major: u32, minor: u32, inode: u64 },
 }
@@ -50,7 +50,7 @@ const SAMPLE_ID: usize = 8;
 ///
 /// # Source
 /// uapi/linux/perf_event.h `PERF_RECORD_MMAP2`, `PERF_RECORD_LOST`
-pub(crate) fn reports(mut bytes: &[u8]) -> impl Iterator<Item = Report<'_>> {
+pub fn reports(mut bytes: &[u8]) -> impl Iterator<Item = Report<'_>> {
     std::iter::from_fn(move || {
         let size = usize::from(u16_at(bytes, 6)?);
         let (record, rest) = bytes.split_at_checked(size).filter(|_| size >= PERF_HEAD)?;

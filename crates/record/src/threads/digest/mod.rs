@@ -1,5 +1,5 @@
 //! The tracker thread turns chunks into batches. It looks at files and kernel symbols on behalf of the
-//! [`Tracker`], which is pure.
+//! `Tracker`, which is pure.
 
 mod counters;
 mod embed;
@@ -35,45 +35,45 @@ use mappings::ReadBudget;
 
 /// The results of the tracker thread.
 #[derive(Debug)]
-pub(crate) struct Digested {
-    pub(crate) totals: Totals,
+pub struct Digested {
+    pub totals: Totals,
     /// Items lost, by cause.
-    pub(crate) losses: FxHashMap<Cause, u64>,
+    pub losses: FxHashMap<Cause, u64>,
     pub(crate) embedded: Embedded,
 }
 
 /// What to embed of the images, and what ends that.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wishes<'a> {
-    pub(crate) embed: Embed,
-    pub(crate) max_bytes: u64,
+pub struct Wishes<'a> {
+    pub embed: Embed,
+    pub max_bytes: u64,
     /// Stacks are copied.
-    pub(crate) has_stacks: bool,
+    pub has_stacks: bool,
     /// A message is printed if embedding takes long.
-    pub(crate) is_told: bool,
+    pub is_told: bool,
     /// Prints a message at once.
-    pub(crate) tell: fn(&str),
+    pub tell: fn(&str),
     /// The user requested an end.
-    pub(crate) stop: &'a AtomicBool,
+    pub stop: &'a AtomicBool,
     /// The disk refused a block.
-    pub(crate) refused: &'a AtomicBool,
+    pub refused: &'a AtomicBool,
     /// Takes the counts so far.
-    pub(crate) counts: &'a Counts,
+    pub counts: &'a Counts,
 }
 
 /// The processes, as known when recording begins.
-pub(crate) struct Processes {
-    pub(crate) followed: Option<FxHashSet<u32>>,
+pub struct Processes {
+    pub followed: Option<FxHashSet<u32>>,
     /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
-    pub(crate) frame_pointers: Option<FramePointers>,
+    pub frame_pointers: Option<FramePointers>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
-    pub(crate) sent_pages: Option<SentPages>,
+    pub sent_pages: Option<SentPages>,
     /// Names kernel functions one by one; `None` if `/proc/kallsyms` must be read.
-    pub(crate) kernel_names: Option<KernelNames>,
+    pub kernel_names: Option<KernelNames>,
 }
 
 /// Digests chunks until the last has arrived.
-pub(crate) fn digest(
+pub fn digest(
     chunks: &Receiver<Chunk>,
     batches: SyncSender<Batch>,
     processes: Processes,

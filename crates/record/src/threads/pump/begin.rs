@@ -12,7 +12,7 @@ use crate::sys::poll;
 use crate::threads::chunk::Chunk;
 
 /// When sampling begins.
-pub(crate) enum Begin {
+pub enum Begin {
     /// It began at this moment, ns `CLOCK_MONOTONIC`.
     Began(u64),
     /// It begins at this moment, ns `CLOCK_MONOTONIC`, with these events.
@@ -21,7 +21,7 @@ pub(crate) enum Begin {
 
 /// What the recorder does now.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// It waits until sampling begins.
     Until(Instant),
     /// It has sampled since this moment.

@@ -22,8 +22,8 @@ use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Jitter;
-pub(crate) use begin::{Begin, Phase};
-pub(crate) use progress::{Looks, Progress};
+pub use begin::{Begin, Phase};
+pub use progress::{Looks, Progress};
 
 /// A chunk is passed on when it has this many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -60,23 +60,23 @@ impl Reason {
 }
 
 /// What the main thread needs to pump.
-pub(crate) struct Pump<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) queues: &'a [Queue],
+pub struct Pump<'a> {
+    pub options: &'a Options,
+    pub queues: &'a [Queue],
     /// The user requested an end.
-    pub(crate) stop: &'a AtomicBool,
+    pub stop: &'a AtomicBool,
     /// The disk refused a block.
-    pub(crate) refused: &'a AtomicBool,
-    pub(crate) chunks: SyncSender<Chunk>,
-    pub(crate) events: &'a [Event],
-    pub(crate) looks: Looks,
+    pub refused: &'a AtomicBool,
+    pub chunks: SyncSender<Chunk>,
+    pub events: &'a [Event],
+    pub looks: Looks,
     /// Shows the user what the recorder does; it is called often.
-    pub(crate) show: &'a dyn Fn(Phase),
+    pub show: &'a dyn Fn(Phase),
 }
 
 /// How pumping ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pumped {
+pub struct Pumped {
     pub(crate) ended_by: Reason,
     /// Sampling began; false if the recording ended before.
     pub(crate) has_begun: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Pumped {
 
 impl Pump<'_> {
     /// Passes on the processes that exist, as a scan finds them, and drains ring and queues between two steps of the scan.
-    pub(crate) fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Progress> {
+    pub fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Progress> {
         let taken = Mutex::new(Vec::new());
         let mut seen = Progress::default();
         let ring = sampler.ring(take_into(&taken))?;
@@ -110,7 +110,7 @@ impl Pump<'_> {
 
     /// Begins to read the counters of processes. Unless the recording begins later, the first reading is made now: before the command
     /// runs, so that all that it does is in the difference of two readings.
-    pub(crate) fn count(&self, sampler: &Sampler<'_>, begin: &Begin, seen: &mut Progress) -> Census<'_> {
+    pub fn count(&self, sampler: &Sampler<'_>, begin: &Begin, seen: &mut Progress) -> Census<'_> {
         let link = self.options.counters.and_then(|_| sampler.processes());
         let mut census = Census::new(link, self.options.counters.unwrap_or_default(), &self.options.target);
         if let Begin::Began(_) = begin {
@@ -123,7 +123,7 @@ impl Pump<'_> {
 
     /// Pumps until there is a reason to end, then empties the ring; `seen` is the result of [`Pump::look_around`], and `census` that of
     /// [`Pump::count`].
-    pub(crate) fn run(
+    pub fn run(
         &self,
         sampler: &mut Sampler<'_>,
         (begin, mut seen, mut census): (Begin, Progress, Census<'_>),

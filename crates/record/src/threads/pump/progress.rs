@@ -26,7 +26,7 @@ const MAX_REPORT_BYTES: usize = 16 << 20;
 
 /// The time of the last check for a reason to end, and the longest time without one.
 #[derive(Debug)]
-pub(crate) struct Looks {
+pub struct Looks {
     last: Cell<Instant>,
     pub(super) longest: Cell<Duration>,
 }
@@ -47,7 +47,7 @@ impl Looks {
 
 /// The state and the counts of the pump.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     losses: FxHashMap<(Cause, u32), u64>,
     pub(super) high_water: u64,
     /// The next sleep if the ring does not wake the recorder.

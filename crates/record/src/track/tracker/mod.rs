@@ -52,8 +52,8 @@ pub(crate) fn kept_ns(time_ns: u64) -> u64 {
 
 /// Counts over the whole recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) samples: u64,
+pub struct Totals {
+    pub samples: u64,
 }
 
 /// The state between events and batches. Bounded: see [`Interner`] and [`Stacks`].

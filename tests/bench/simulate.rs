@@ -1,5 +1,5 @@
 //! Simulates many rings: gives the records of this machine to trackers as if they came from many rings, each with its own processes.
-//! `tests/bench/trackers.rs` uses it to measure the load that a machine of 256 CPUs would put on a pool of trackers; nothing else may.
+//! By this `trackers.rs` measures the load that a machine of 256 CPUs would put on a pool of trackers.
 
 use std::fs;
 use std::mem::{MaybeUninit, offset_of};
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use icecore_format::records::Cause;
 
-use crate::cli::summary::tell;
-use crate::frame_pointers::FramePointers;
-use crate::kernel::events;
-use crate::kernel::sampler::{Sampler, WAYS};
-use crate::proc::scan::{Process, Scan};
-use crate::run::WAITING;
-use crate::settings::{Embed, Options};
-use crate::skeleton::types::{
+use icecore_record::cli::summary::tell;
+use icecore_record::frame_pointers::FramePointers;
+use icecore_record::kernel::events;
+use icecore_record::kernel::sampler::{Sampler, WAYS};
+use icecore_record::proc::scan::{Process, Scan};
+use icecore_record::run::WAITING;
+use icecore_record::settings::{Embed, Options};
+use icecore_record::skeleton::types::{
     cpu_time_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
     task_record,
 };
-use crate::sys::clock;
-use crate::threads::chunk::Chunk;
-use crate::threads::counts::Counts;
-use crate::threads::digest::{Digested, Processes, Wishes, digest};
-use crate::threads::pump::{Begin, Looks, Pump};
-use crate::track::batch::Batch;
+use icecore_record::sys::clock;
+use icecore_record::threads::chunk::Chunk;
+use icecore_record::threads::counts::Counts;
+use icecore_record::threads::digest::{Digested, Processes, Wishes, digest};
+use icecore_record::threads::pump::{Begin, Looks, Pump};
+use icecore_record::track::batch::Batch;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
 const IDS: u32 = 1 << 22;
 /// The largest number of rings.
-pub const MAX_RINGS: u32 = 64;
+pub(crate) const MAX_RINGS: u32 = 64;
 
 /// The chunks that the main thread took from the kernel.
-pub struct Captured {
+pub(crate) struct Captured {
     /// The processes that existed before the recording.
     found: Vec<Process>,
     chunks: Vec<Chunk>,
@@ -46,22 +46,22 @@ pub struct Captured {
 
 /// The results of the trackers.
 #[derive(Debug)]
-pub struct Fed {
+pub(crate) struct Fed {
     /// Samples that went into batches.
-    pub samples: u64,
+    pub(crate) samples: u64,
     /// The time from the first chunk to the last.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// CPU time of each tracker in between.
-    pub cpu: Vec<Duration>,
+    pub(crate) cpu: Vec<Duration>,
     /// Stacks that were shortened because there was no memory.
-    pub shortened: u64,
+    pub(crate) shortened: u64,
 }
 
 /// Samples with these options, writes nothing, and keeps a copy of all chunks.
 ///
 /// # Errors
 /// The errors of a recording.
-pub fn capture(options: &Options) -> anyhow::Result<Captured> {
+pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
     let mut storage = [const { MaybeUninit::uninit() }; WAYS];
     let chosen = events::chosen(options, &mut Vec::new());
     let mut sampler = Sampler::load(&mut storage, options, &chosen, None)?;
@@ -116,12 +116,12 @@ pub fn capture(options: &Options) -> anyhow::Result<Captured> {
 
 impl Captured {
     /// Returns the number of bytes that came through the ring.
-    pub fn ring_bytes(&self) -> usize {
+    pub(crate) fn ring_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.ring.len()).sum()
     }
 
     /// Returns the number of records that came through the ring.
-    pub fn ring_records(&self) -> usize {
+    pub(crate) fn ring_records(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.records().count()).sum()
     }
 
@@ -129,7 +129,7 @@ impl Captured {
     ///
     /// # Errors
     /// If there are more than [`MAX_RINGS`], or a thread cannot be started.
-    pub fn feed(&self, options: &Options, rings: u32, trackers: usize) -> anyhow::Result<Fed> {
+    pub(crate) fn feed(&self, options: &Options, rings: u32, trackers: usize) -> anyhow::Result<Fed> {
         anyhow::ensure!(
             rings <= MAX_RINGS,
             "at most {MAX_RINGS} rings: process ids are told apart by 6 bits"

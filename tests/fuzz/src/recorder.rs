@@ -1,5 +1,5 @@
-//! The parsers, for `tests/fuzz`: each takes bytes that a hostile kernel, process or file could send, and panics if the parser
-//! breaks a promise. Only fuzz targets may use this.
+//! What the recorder's parsers promise: each function takes bytes that a hostile kernel, process or file could send, and panics if
+//! the parser breaks a promise.
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
@@ -7,21 +7,21 @@ use std::mem::offset_of;
 use icecore_elf::frame_pointers::frames;
 use icecore_elf::{Avma, Layout, static_probes};
 
-use crate::collect::jit::{Requested, dump, perf_map};
-use crate::collect::{functions, rules_for, sections};
-use crate::frame_pointers;
-use crate::kernel::wire::{self, Event, Report};
-use crate::machine::build_id;
-use crate::proc::kallsyms::Kallsyms;
-use crate::proc::{cgroup, cpus, maps, scan};
-use crate::skeleton::types::{
+use icecore_record::collect::jit::{Requested, dump, perf_map};
+use icecore_record::collect::{functions, rules_for, sections};
+use icecore_record::frame_pointers;
+use icecore_record::kernel::wire::{self, Event, Report};
+use icecore_record::machine::build_id;
+use icecore_record::proc::kallsyms::Kallsyms;
+use icecore_record::proc::{cgroup, cpus, maps, scan};
+use icecore_record::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record, wait_record,
 };
-use crate::track::jit::Piece;
+use icecore_record::track::jit::Piece;
 
 /// Decodes a record of the ring; returns true if it is valid.
-pub fn record(bytes: &[u8]) -> bool {
+pub(crate) fn record(bytes: &[u8]) -> bool {
     let decoded = wire::decode(bytes);
     if let Ok(Event::Sample(sample)) = &decoded {
         let frames = sample.kernel.leaf_first().chain(sample.user.leaf_first()).count();
@@ -32,7 +32,7 @@ pub fn record(bytes: &[u8]) -> bool {
 }
 
 /// Returns seeds: a sample of two kernel frames and a user frame, and one record of each task event.
-pub fn records() -> Vec<Vec<u8>> {
+pub(crate) fn records() -> Vec<Vec<u8>> {
     let mut sample = vec![0; size_of::<sample_record>()];
     sample[offset_of!(sample_record, kernel_len)] = 2;
     sample[offset_of!(sample_record, user_len)] = 1;
@@ -66,7 +66,7 @@ pub fn records() -> Vec<Vec<u8>> {
 }
 
 /// Cuts a mapping queue into reports, and counts them.
-pub fn reports(bytes: &[u8]) -> usize {
+pub(crate) fn reports(bytes: &[u8]) -> usize {
     let mut count = 0;
     for report in wire::reports(bytes) {
         count += 1;
@@ -79,7 +79,7 @@ pub fn reports(bytes: &[u8]) -> usize {
 }
 
 /// Reads `/proc/PID/maps`.
-pub fn maps(text: &[u8]) {
+pub(crate) fn maps(text: &[u8]) {
     for line in maps::executable(text) {
         assert!(line.start < line.end);
         assert!(line.path.len() <= text.len());
@@ -87,7 +87,7 @@ pub fn maps(text: &[u8]) {
 }
 
 /// Reads `/proc/PID/status`.
-pub fn status(text: &[u8]) {
+pub(crate) fn status(text: &[u8]) {
     for field in ["Tgid", "PPid"] {
         scan::status_field(text, field);
     }
@@ -95,7 +95,7 @@ pub fn status(text: &[u8]) {
 }
 
 /// Reads `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
-pub fn cgroups(text: &[u8]) {
+pub(crate) fn cgroups(text: &[u8]) {
     if let Some(of) = cgroup::membership(text) {
         assert!(of.path.starts_with(b"/") && of.path.len() <= text.len());
     }
@@ -105,7 +105,7 @@ pub fn cgroups(text: &[u8]) {
 }
 
 /// Reads a list of CPUs.
-pub fn cpu_list(text: &[u8]) {
+pub(crate) fn cpu_list(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Ok(cpus) = cpus::parse_list(text) else { return };
     assert!(cpus.is_sorted_by(|a, b| a < b));
@@ -113,7 +113,7 @@ pub fn cpu_list(text: &[u8]) {
 }
 
 /// Reads `/proc/kallsyms`, and looks up the addresses in it and their neighbours.
-pub fn kallsyms(text: &[u8]) {
+pub(crate) fn kallsyms(text: &[u8]) {
     let table = Kallsyms::parse(text.to_vec());
     for line in text.split(|&b| b == b'\n') {
         let word = line.split(|&b| b == b' ').next().unwrap_or_default();
@@ -132,12 +132,12 @@ pub fn kallsyms(text: &[u8]) {
 }
 
 /// Finds the build-id of an ELF file.
-pub fn elf(file: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn elf(file: &[u8]) -> Option<Vec<u8>> {
     build_id::of_elf(file)
 }
 
 /// Finds functions, unwind tables and embedded sections all over an ELF file that is its own debug file as well.
-pub fn functions(file: &[u8]) {
+pub(crate) fn functions(file: &[u8]) {
     let ranges = sections::ranges(file).unwrap_or_default();
     assert!(ranges.iter().all(|stretch| !stretch.is_empty()));
     assert!(ranges.is_sorted_by(|before, after| before.end < after.start));
@@ -159,12 +159,12 @@ pub fn functions(file: &[u8]) {
 }
 
 /// Compiles the unwind tables of a file into the form in which the sampler walks by them.
-pub fn tables(file: &[u8]) {
+pub(crate) fn tables(file: &[u8]) {
     frame_pointers::check_tables(file);
 }
 
 /// Finds JIT code all over the address space, in a perf map and in a jitdump file.
-pub fn jit(bytes: &[u8]) {
+pub(crate) fn jit(bytes: &[u8]) {
     let addresses: BTreeSet<u64> = (0..1 << 16).step_by(64).chain((0..64).map(|bit| 1 << bit)).collect();
     let addresses: Vec<Avma> = addresses.into_iter().map(Avma).collect();
     let requested = Requested::new(&addresses);
@@ -180,11 +180,11 @@ pub fn jit(bytes: &[u8]) {
 }
 
 /// Returns a jitdump file as a seed.
-pub fn jitdump() -> Vec<u8> {
+pub(crate) fn jitdump() -> Vec<u8> {
     dump::example(0)
 }
 
 /// Finds the build-id in ELF notes, as `/sys/kernel/notes` has them.
-pub fn notes(notes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn notes(notes: &[u8]) -> Option<Vec<u8>> {
     icecore_elf::build_id_of_notes(notes)
 }
