@@ -31,8 +31,11 @@ SLOWEST = 10
 PASSED, FAILED, FLAKY, SKIPPED = "ok", "FAILED", "FLAKY", "skipped"
 # What `machine::skip` says.
 SKIPPED_HERE = re.compile(r"^skipped: .*$", re.MULTILINE)
-# Portable tests that take longest, by the beginnings of their names. They begin first, so that no CPU waits for one at the end.
+# Tests that take longest, by the beginnings of their names. They begin first, so that no CPU waits for one at the end.
 SLOW = ["sim::long_stacks", "analysis::", "short::", "page::", "matching::", "oracles::", "unwind::"]
+SLOW += ["kernel::crash", "kernel::walks", "kernel::jit", "kernel::callers", "kernel::probes", "kernel::returns"]
+# Tests through eBPF that load the whole machine, or measure it.
+ALONE = ["kernel::storms", "kernel::queues", "kernel::diff", "kernel::cpu_time", "kernel::counters", "kernel::neighbours", "kernel::truth"]
 RUNNING = set()
 
 
@@ -182,7 +185,7 @@ def chunks(tests):
         names = [str(test) for test in group]
         slow = [at for at, word in enumerate(SLOW) if any(name.startswith(word) for name in names)]
         return min(slow, default=len(SLOW))
-    return sorted(grouped(tests, lambda test: (test.program.path, test.name.partition("::")[0])), key=rank)
+    return sorted(grouped(tests, lambda test: (test.program.path, test.name.rpartition("::")[0])), key=rank)
 
 
 def run_side_by_side(tests, environment, report):
@@ -255,6 +258,7 @@ def main():
     if words:
         tests = [test for test in tests if any(word in str(test) for word in words)]
     kernel = [test for test in tests if test.needs_ebpf]
+    alone = [test for test in kernel if str(test).startswith(tuple(ALONE))]
     portable = [test for test in tests if not test.needs_ebpf]
     # The programs are built: no test has to ask cargo for them.
     environment = {**os.environ, "CARGO": CARGO, "ICECORE_PROGRAMS": str(folder)}
@@ -270,7 +274,9 @@ def main():
             test.result = SKIPPED
             print(f"{test.result:>19}  {test}")
     elif kernel:
-        report.part("tests through eBPF, one after the other", run_one_by_one, kernel, environment, report)
+        beside = [test for test in kernel if test not in alone]
+        report.part("tests through eBPF, on all CPUs", run_side_by_side, beside, environment, report)
+        report.part("tests through eBPF that need the machine, one after the other", run_one_by_one, alone, environment, report)
         again = [test for test in kernel if test.result == FAILED]
         if again:
             report.part("failed tests through eBPF, once more", run_again, again, environment)
