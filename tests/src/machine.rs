@@ -94,7 +94,13 @@ pub fn report<S: AsRef<OsStr>>(args: &[S]) -> String {
     text(&out.stdout)
 }
 
-/// Returns a command that runs the report without a cache.
+/// Returns a view of a recording as JSON.
+pub fn json(view: &str, path: &Path) -> Value {
+    let text = report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()]);
+    serde_json::from_str(&text).expect("the report prints JSON")
+}
+
+/// Runs the report without a cache.
 pub fn report_output<S: AsRef<OsStr>>(args: &[S]) -> Output {
     let mut report = Command::new(program("icecore-report"));
     report.env_remove("XDG_CACHE_HOME").env_remove("HOME");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Sample, jit, needs_perf, report, stacks_with_frames, stacks_without_frames, target, text,
+    Sample, jit, json, needs_perf, report, stacks_with_frames, stacks_without_frames, target, text,
 };
 use serde_json::Value;
 
@@ -38,8 +38,7 @@ impl Imported {
     }
 
     fn json(&self, view: &str) -> Value {
-        let out = report(&[view.as_ref(), self.path().as_os_str(), "--json".as_ref()]);
-        serde_json::from_str(&out).expect("the report prints JSON")
+        json(view, &self.path())
     }
 
     /// Returns the samples in the function in which the program spends its time: most of them.

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use icecore_tests::machine::{program, report, send, text, wait_for_samples, wait_until};
+use icecore_tests::machine::{json, program, send, text, wait_for_samples, wait_until};
 
 const HANGUP: i32 = 1;
 const INTERRUPT: i32 = 2;
@@ -49,8 +49,7 @@ fn meddled(path: &Path, meddle: impl FnOnce()) -> Output {
 
 /// Asserts that a file is a whole recording.
 fn assert_whole(path: &Path) {
-    let summary = report(&["summary".as_ref(), path.as_os_str()]);
-    assert!(summary.contains("closed") && !summary.contains("not closed"), "{summary}");
+    assert_eq!(json("summary", path)["closed"], true);
 }
 
 #[test]

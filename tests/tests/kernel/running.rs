@@ -7,20 +7,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, copy, program, record, report, send, text, wait_for_session, wait_until,
+    Recorded, copy, json, program, record, report, send, text, wait_for_session, wait_until,
 };
-use serde_json::Value;
 
 const INTERRUPT: i32 = 2;
 const TERMINATE: i32 = 15;
 
 /// Moves to the beginning of the line and empties it.
 const ERASE: &str = "\r\x1b[K";
-
-fn json(view: &str, path: &Path) -> Value {
-    let text = report(&[view.as_ref(), path.as_os_str(), "--json".as_ref()]);
-    serde_json::from_str(&text).expect("JSON")
-}
 
 fn assert_intact(path: &Path) {
     report(&["verify".as_ref(), path.as_os_str()]);

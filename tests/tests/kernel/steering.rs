@@ -117,7 +117,7 @@ fn json_holds_the_very_text() {
     named(STEERING).write(&dir.path().join("r.icecore"), true).expect("written");
     let (_, out, _) = run_in(dir.path(), &["info", "DIR/r.icecore", "--json"]);
     let info: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!(info["session"]["arch"], format!("x86_64{STEERING}"));
+    assert_eq!(info["session"]["command_line"][0], format!("icecore-record{STEERING}"));
 }
 
 #[test]
