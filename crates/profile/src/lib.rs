@@ -3,7 +3,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`map`] | hash tables, and items with numbers |
-//! | [`watch`] | who is told how far long work has come |
+//! | [`watch`] | the interface that follows the progress of long work |
 //! | [`recording`] | a recording as tables: checked, filtered; address spaces and cgroups at any moment |
 //! | [`stacks`] | samples as stacks of locations: counted, unwound, checked against the code |
 //! | [`named`] | stacks with names; the pipeline from a file to a profile |

@@ -1,4 +1,4 @@
-//! Who is told how far long work has come.
+//! The interface that follows the progress of long work.
 
 /// Watches long work. Its steps are reported from any thread.
 pub trait Watch: Sync {
