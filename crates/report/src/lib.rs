@@ -8,7 +8,6 @@
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
 //! | [`serve`] | a page on loopback, and the answers to what it and the Firefox Profiler ask |
-//! | [`edit`] | recordings made of recordings |
 //! | [`run`](mod@run) | the list of commands; one command line: pipeline, then view |
 //!
 //! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms". Data flows down the list. Every stage is a
@@ -16,7 +15,6 @@
 
 mod base;
 pub mod cli;
-pub mod edit;
 pub mod input;
 pub mod listing;
 pub mod run;

@@ -12,6 +12,7 @@
 //! | [`waits`] | what rows of waits have in common: the kind, and what ended them |
 //! | `wakers` | stacks of wakers on top of those that they woke |
 //! | [`tree`] | merges stacks into trees |
+//! | [`source`] | source texts, and whether they are what was compiled |
 
 pub mod cache;
 pub mod embedded;
@@ -23,6 +24,7 @@ mod measure;
 pub mod names;
 mod narrow;
 pub mod pipeline;
+pub mod source;
 mod sums;
 pub mod tree;
 mod unwound;

@@ -6,22 +6,22 @@ use icecore_format::records::{Cause, EndReason, LossesV1, Payload as _, ReceiptV
 
 /// The samples of one session that has a receipt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub struct Counted {
     /// Where its receipt lies, bytes from the start of the file.
-    pub(crate) receipt_off: u64,
+    pub receipt_off: u64,
     /// End of sampling on its own clock, ns.
-    pub(crate) end_ns: u64,
+    pub end_ns: u64,
     /// Samples in the file, by the headers of their blocks.
-    pub(crate) in_file: u64,
+    pub in_file: u64,
     /// Samples that the file should have: those of the receipt without those that are known to be lost since.
-    pub(crate) expected: u64,
+    pub expected: u64,
     /// The file says itself that blocks were lost before it was written.
-    pub(crate) blocks_lost: bool,
+    pub blocks_lost: bool,
 }
 
 impl Counted {
     /// Counts the samples that are missing although nothing in the file says so.
-    pub(crate) fn missing(&self) -> u64 {
+    pub fn missing(&self) -> u64 {
         self.expected.saturating_sub(self.in_file)
     }
 }
@@ -40,7 +40,7 @@ pub fn is_whole(receipt: &ReceiptV1) -> bool {
 ///
 /// # Cost
 /// Opens the blocks of losses and receipts, which are few and small.
-pub(crate) fn sessions(recording: &Recording) -> Vec<Counted> {
+pub fn sessions(recording: &Recording) -> Vec<Counted> {
     let mut sessions = Vec::new();
     let (mut now, mut damaged, mut lost) = (Counted::default(), 0_u64, 0_u64);
     for entry in recording.entries() {

@@ -6,17 +6,17 @@
 //! | [`filter`], [`events`] | which samples are wanted; what events mean |
 //! | [`spaces`], [`cgroups`], [`spans`] | address spaces and cgroups, replayed to any moment; when sessions ran |
 //! | `files` | files of images that travel with the recording |
-//! | `losses` | what is missing |
-//! | [`verify`](mod@verify), [`repair`], `counted` | everything in a file checked; a whole file made of what is whole |
+//! | [`losses`], [`damage`] | what is missing; stretches that cannot be used |
+//! | [`verify`](mod@verify), [`counted`] | everything in a file checked; samples compared with what receipts say |
 
 pub mod cgroups;
 pub mod counted;
+pub mod damage;
 pub mod events;
 pub(crate) mod files;
 pub mod filter;
 pub mod load;
 pub mod losses;
-pub mod repair;
 pub mod sources;
 pub mod spaces;
 pub mod spans;

@@ -8,7 +8,7 @@
 //!
 //! File header, tail, index and the order of blocks were checked when the file was opened.
 
-pub(crate) mod block;
+pub mod block;
 mod ids;
 mod runs;
 

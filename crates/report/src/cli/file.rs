@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
+use icecore_edit::compact::Redact;
 
 use super::lookup::LOOKUP;
 use super::{Lookup, Which, folder};
@@ -182,7 +183,7 @@ pub struct Compact {
     #[command(flatten)]
     pub output: Output,
     /// Replace texts by pseudonyms: args, paths, comm (names of threads and processes), labels, host
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = redact(), hide_possible_values = true)]
     pub redact: Vec<Redact>,
     /// Derive the pseudonyms from the content of this file, which must stay secret
     #[arg(long, value_name = "FILE", requires = "redact")]
@@ -192,33 +193,7 @@ pub struct Compact {
     pub lookup: Lookup,
 }
 
-/// The texts that `compact` can replace by pseudonyms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Redact {
-    /// Arguments of the command that was recorded, and of the recorder.
-    Args,
-    /// Paths of images, cgroups and source files.
-    Paths,
-    /// Names of threads and processes.
-    Comm,
-    /// Values of labels.
-    Labels,
-    /// The name of the host.
-    Host,
-}
-
-impl Redact {
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Args => "args",
-            Self::Paths => "paths",
-            Self::Comm => "comm",
-            Self::Labels => "labels",
-            Self::Host => "host",
-        }
-    }
-}
+words!(redact: Redact { Args: "args", Paths: "paths", Comm: "comm", Labels: "labels", Host: "host" });
 
 /// `import`
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ mod words;
 use clap::{Args, ValueEnum};
 
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
-pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redact, Repair, Verify};
+pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Repair, Verify};
 pub use html::{CODE, Html};
 pub use lookup::Lookup;
 pub use serve::Serve;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`stacks`] | samples by groups of places |
 //! | [`lines`](mod@lines) | the source lines of a function, and what was inlined at each |
-//! | [`source`] | source texts, and whether they are what was compiled |
 //! | [`code`] | the instructions of a function: text, whom they call, source lines, inlined functions |
 //! | [`parts`](mod@parts) | the stretches of code in which a function was hit |
 //! | [`decode`](mod@decode) | machine code as text |
@@ -15,5 +14,4 @@ mod data;
 pub mod decode;
 pub mod lines;
 pub mod parts;
-pub mod source;
 pub mod stacks;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, diff, file, html, samples, serve, trend};
+use super::{Streams, diff, edit, file, html, samples, serve, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -95,17 +95,17 @@ commands! {
     /// Check everything in the file
     Verify: cli::Verify => file::verify,
     /// Write a complete recording from the intact blocks of a damaged one
-    Repair: cli::Repair => file::repair,
+    Repair: cli::Repair => edit::repair::run,
     /// Write several recordings, of one or many hosts, into one file
-    Merge: cli::Merge => file::merge,
+    Merge: cli::Merge => edit::merge::run,
     /// Write a recording with only the samples that the filters select
-    Cut: cli::Cut => file::cut,
+    Cut: cli::Cut => edit::cut::run,
     /// Write the recording with the names, inlined functions and source lines that this machine knows
-    Pack: cli::Pack => file::pack,
+    Pack: cli::Pack => edit::pack::run,
     /// Write the recording with unwound stacks instead of registers and stack memory
-    Compact: cli::Compact => file::compact,
+    Compact: cli::Compact => edit::compact::run,
     /// Write a recording from a file of `perf record`
-    Import: cli::Import => file::import,
+    Import: cli::Import => edit::import::run,
     /// Show or clear the cache that makes repeated reports fast
     Cache: cli::Cache => file::cache,
 }

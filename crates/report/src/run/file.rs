@@ -1,13 +1,12 @@
-//! Runs commands about files: what is in them, and recordings made of recordings.
+//! Runs commands about files: what is in them.
 
 use anyhow::Context as _;
 
 use super::newest::named_or_newest;
-use super::{Streams, emit, lookup, screen};
-use crate::base::progress::watch;
+use super::{Streams, emit, lookup};
 use crate::cli::{self, Global};
 use crate::input;
-use crate::{edit, views};
+use crate::views;
 use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::verify::verify as check;
 
@@ -41,67 +40,6 @@ pub(super) fn verify(
     let view = views::verify::Verify::new(&options.file, &recording, &found);
     emit(global, streams, &view, |page| view.text(page))?;
     Ok(u8::from(!found.is_ok()))
-}
-
-/// Repairs a file.
-pub(super) fn repair(
-    options: &cli::Repair,
-    global: &Global,
-    streams: &mut Streams<'_>,
-) -> anyhow::Result<u8> {
-    let recording = input::open(&options.file)?;
-    let repair = edit::repair::Repair::write(options, &recording)?;
-    emit(global, streams, &repair, |page| repair.text(page))?;
-    Ok(0)
-}
-
-/// Merges recordings.
-pub(super) fn merge(options: &cli::Merge, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let merged = edit::merge::merge(options)?;
-    emit(global, streams, &merged, |page| merged.text(page))?;
-    Ok(0)
-}
-
-/// Cuts a recording.
-pub(super) fn cut(options: &cli::Cut, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let cut = edit::cut::cut(options)?;
-    emit(global, streams, &cut, |page| cut.text(page))?;
-    Ok(0)
-}
-
-/// Packs a recording.
-pub(super) fn pack(options: &cli::Pack, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let watch = watch(streams.progress && !global.quiet);
-    let (pack, fetched) = edit::pack::pack(options, &search, servers.as_ref(), &*watch)?;
-    screen(global, streams).remark(lookup::remarks(&search, servers.as_ref(), &fetched));
-    emit(global, streams, &pack, |page| pack.text(page))?;
-    Ok(0)
-}
-
-/// Compacts a recording.
-pub(super) fn compact(
-    options: &cli::Compact,
-    global: &Global,
-    streams: &mut Streams<'_>,
-) -> anyhow::Result<u8> {
-    let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
-    let compact = edit::compact::compact(options, &search)?;
-    emit(global, streams, &compact, |page| compact.text(page))?;
-    Ok(0)
-}
-
-/// Imports a file of `perf record`.
-pub(super) fn import(
-    options: &cli::Import,
-    global: &Global,
-    streams: &mut Streams<'_>,
-) -> anyhow::Result<u8> {
-    let imported = edit::import::import(options, &*watch(streams.progress && !global.quiet))?;
-    emit(global, streams, &imported, |page| imported.text(page))?;
-    Ok(0)
 }
 
 /// Says what is in the cache, or removes it.

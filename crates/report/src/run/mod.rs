@@ -2,6 +2,7 @@
 
 mod commands;
 mod diff;
+mod edit;
 mod file;
 mod html;
 mod lookup;

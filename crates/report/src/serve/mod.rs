@@ -21,8 +21,8 @@ mod symbolicate;
 
 use std::path::PathBuf;
 
-use crate::listing::source::SourceFinder;
 use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::source::SourceFinder;
 use icecore_profile::recording::EmbeddedFiles;
 use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::locate::{Located, Locator};

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Served;
 use super::modules::Modules;
-use crate::listing::source::{Origin, is_below};
 use icecore_profile::named::names::name;
+use icecore_profile::named::source::{Origin, is_below};
 use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::source::Proof;
 

@@ -12,8 +12,8 @@ use icecore_format::read::Recording;
 use icecore_format::records::{EventV1, Maker, ReceiptV1, SessionV1, TargetKind};
 use serde::Serialize;
 
-use super::DamageRow;
 use super::left_out::LeftOutRow;
+use icecore_profile::recording::damage::DamageRow;
 use icecore_profile::recording::events::Meaning;
 use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::load::Tables;

@@ -26,8 +26,6 @@ pub(crate) mod unmatched;
 pub mod verify;
 mod view;
 
-use serde::Serialize;
-
 pub use error::{Error, Result};
 pub use view::{Needs, Screen, Shown, Typed, View};
 
@@ -44,23 +42,6 @@ fn recorder(maker: Maker, version: &str) -> String {
         (Maker::RECORDER, version) => format!("icecore-record {version}"),
         (_, "") => "unknown".to_owned(),
         (_, version) => version.to_owned(),
-    }
-}
-
-/// A stretch of the file that could not be used.
-#[derive(Debug, Serialize)]
-pub struct DamageRow {
-    /// Where it begins, bytes from the start of the file.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub len: u64,
-    /// What is wrong with it.
-    pub cause: String,
-}
-
-impl DamageRow {
-    pub(crate) fn list(damage: &[icecore_format::read::Damage]) -> Vec<Self> {
-        damage.iter().map(|d| Self { offset: d.off, len: d.len, cause: d.cause.clone() }).collect()
     }
 }
 

@@ -13,12 +13,13 @@ use serde::Serialize;
 
 use super::info::{EventRow, ReceiptRow, target};
 use super::left_out::LeftOutRow;
-use super::{DamageRow, Needs, Result, Screen, Shown, View};
+use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
 use crate::views::top::{self, By, Top};
 use icecore_analysis::clock::achieved_hz;
 use icecore_analysis::wall_time::WallTime;
 use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::damage::DamageRow;
 use icecore_profile::recording::losses::{losses, lost, other_losses};
 use icecore_profile::stacks::hits::Apart;
 use icecore_text::quantity::ratio;

@@ -35,7 +35,7 @@ pub(super) struct Checked {
 pub(super) const UNCLEAN: &str = "the bytes behind its payload, up to a multiple of 8, are not zero";
 
 /// Returns true if the bytes between a block and the next multiple of 8 are not zero. No checksum covers them.
-pub(crate) fn is_unclean(recording: &Recording, entry: &Entry) -> bool {
+pub fn is_unclean(recording: &Recording, entry: &Entry) -> bool {
     recording.padding(entry).iter().any(|byte| *byte != 0)
 }
 

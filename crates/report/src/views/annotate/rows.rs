@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::listing::lines::{FunctionLines, InlinedSum, LineSum};
 use crate::listing::parts::CodeParts;
-use crate::listing::source::{Origin, Source, SourceFinder};
 use icecore_profile::named::Sum;
 use icecore_profile::named::names::Names;
+use icecore_profile::named::source::{Origin, Source, SourceFinder};
 use icecore_profile::recording::load::clean;
 use icecore_symbolize::Function;
 use icecore_symbolize::image::FileOff;

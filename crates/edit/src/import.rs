@@ -1,0 +1,140 @@
+//! `import`: makes a recording from a file of `perf record`.
+//!
+//! ```text
+//! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Spaces
+//!                         └─► samples ─► stacks, snapshots ───────┴─► write
+//! ```
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `perf_data` | parses the file, without trust |
+//! | `requested` | whom perf was asked to sample |
+//! | `world` | tasks, images and mappings as rows, and their address spaces |
+//! | `samples` | samples as rows, in the order of time |
+//! | `snapshots`, `registers` | the contents of registers and stacks |
+//! | `code` | addresses of processes as code of images |
+//! | `here` | files that are unchanged on this machine |
+//! | `jit` | names of JIT code, from perf maps on this machine |
+//! | `kernel` | names of the kernel's functions, if this machine runs the recorded kernel |
+//! | `ids` | ids for rows that repeat |
+//! | `write` | writes rows as blocks |
+//!
+//! An imported recording holds the contents of the file, and nothing of this machine except for what `here`, `jit` and `kernel` can
+//! prove.
+
+mod code;
+mod here;
+mod ids;
+mod jit;
+mod kernel;
+mod perf_data;
+mod registers;
+mod requested;
+mod samples;
+mod snapshots;
+mod world;
+mod write;
+
+use std::fs::File;
+use std::time::UNIX_EPOCH;
+
+use icecore_format::write::Writer;
+use serde::Serialize;
+
+use crate::Error;
+use icecore_profile::recording::damage::DamageRow;
+use icecore_profile::watch::Watch;
+use jit::RecordedAt;
+use perf_data::{Attr, PerfData};
+use samples::{Counts, Samples};
+use world::World;
+
+/// What was imported.
+#[derive(Debug, Default, Serialize)]
+pub struct Imported {
+    /// Version of perf; empty if unknown.
+    pub perf: String,
+    /// The name of the host; empty if unknown.
+    pub host: String,
+    /// Names of the events.
+    pub events: Vec<String>,
+    /// Samples that were written.
+    pub samples: u64,
+    /// Records that perf lost, most of them samples.
+    pub lost: u64,
+    /// Samples with registers and stack.
+    pub snapshots: u64,
+    /// What a recording cannot hold.
+    pub not_imported: Vec<NotImported>,
+    /// What could not be read.
+    pub damage: Vec<DamageRow>,
+}
+
+/// Records of a type that a recording cannot hold.
+#[derive(Debug, Serialize)]
+pub struct NotImported {
+    /// Their type.
+    pub what: &'static str,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// Writes the samples of a perf.data file.
+///
+/// # Errors
+/// If it is no perf.data file, its events cannot be told apart, or the output cannot be written.
+pub fn import(file: File, writer: &mut Writer, watch: &dyn Watch) -> Result<Imported, Error> {
+    let changed_unix_ns = changed(&file);
+    let data = PerfData::read(file)?;
+    let mut world = World::of(&data);
+    let mut session = write::session(&data, &world, changed_unix_ns);
+    let times = kernel::Times { last_ns: world.span_ns.1, changed_unix_ns };
+    let functions = kernel::KernelFunctions::of(&data.features, world.kernel.as_ref(), times);
+    if session.kernel {
+        session.notes.push(functions.note.clone());
+    }
+    here::identify(&mut world.images, &world.strings, session.start_unix_ns);
+    ids::append(writer, &session)?;
+    write::world(writer, &world)?;
+    watch.begin("importing samples", data.samples.len() as u64);
+    let when = RecordedAt {
+        host: &data.features.host,
+        began: session.start_unix_ns,
+        ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },
+    };
+    let counts = Samples::new(&data, &world, &functions).write(writer, when, &|done| watch.tick(done));
+    watch.end();
+    let counts = counts?;
+    write::end(writer, &world, &counts)?;
+    Ok(Imported {
+        perf: data.features.perf_version.clone(),
+        host: data.features.host.clone(),
+        events: data.events().map(Attr::name).collect(),
+        samples: counts.samples,
+        lost: world.losses.iter().fold(0, |sum, loss| loss.count.saturating_add(sum)),
+        snapshots: counts.snapshots,
+        not_imported: not_imported(&data, &counts),
+        damage: DamageRow::list(&data.damage),
+    })
+}
+
+/// Returns when a file was last changed, ns since 1970-01-01 UTC; 0 if unknown.
+fn changed(file: &File) -> u64 {
+    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+    let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+fn not_imported(data: &PerfData, counts: &Counts) -> Vec<NotImported> {
+    let of_samples = [
+        ("sample_too_short", counts.too_short),
+        ("sample_of_guest", counts.guest),
+        ("registers_of_32_bits", counts.narrow),
+    ];
+    let records = data.not_imported.iter().map(|(what, count)| (*what, *count));
+    let all = records.chain(of_samples).filter(|(_, count)| *count > 0);
+    all.map(|(what, count)| NotImported { what, count }).collect()
+}
+
+#[cfg(test)]
+mod tests;
