@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
 import { browser } from "./browser.mjs";
 import { changed, foot, fragment, json, on, read, recording, rows, settled, show, write } from "./harness.mjs";
-import { percent } from "../../crates/report/page/text.js";
+import { percent } from "../../crates/page/browser/text.js";
 
 /** @import {Page} from "playwright-core" */
 

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { browser } from "./browser.mjs";
 import { REPORT, fragment, json, on, read, recording, rows, settled, write } from "./harness.mjs";
-import { percent } from "../../crates/report/page/text.js";
+import { percent } from "../../crates/page/browser/text.js";
 
 /** @import {Page} from "playwright-core" */
 

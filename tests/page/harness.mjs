@@ -10,18 +10,18 @@ import { after } from "node:test";
 import assert from "node:assert/strict";
 
 import { ROOT, browser, close } from "./browser.mjs";
-import { open as openData } from "../../crates/report/page/data.js";
-import { START } from "../../crates/report/page/state.js";
-import { choose } from "../../crates/report/page/choose.js";
-import { Forest } from "../../crates/report/page/forest.js";
-import { Tree } from "../../crates/report/page/tree.js";
-import { sumsOf } from "../../crates/report/page/sums.js";
+import { open as openData } from "../../crates/page/browser/data.js";
+import { START } from "../../crates/page/browser/state.js";
+import { choose } from "../../crates/page/browser/choose.js";
+import { Forest } from "../../crates/page/browser/forest.js";
+import { Tree } from "../../crates/page/browser/tree.js";
+import { sumsOf } from "../../crates/page/browser/sums.js";
 
-/** @import {Page as Data} from "../../crates/report/page/data.js" */
-/** @import {State} from "../../crates/report/page/state.js" */
+/** @import {Page as Data} from "../../crates/page/browser/data.js" */
+/** @import {State} from "../../crates/page/browser/state.js" */
 
 /** The modules of the page. */
-export const MODULES = join(ROOT, "crates/report/page");
+export const MODULES = join(ROOT, "crates/page/browser");
 // tests/tests/page/main.rs says where these are; without it, they are where it left them.
 const RECORDINGS = process.env.ICECORE_PAGE_RECORDINGS ?? join(ROOT, "target/tmp/page");
 export const REPORT = process.env.ICECORE_REPORT ?? join(ROOT, "target/debug/icecore-report");

@@ -1,7 +1,7 @@
 // Recordings by construction, for tests of modules of the page.
 
-import { addKeys, open } from "../../crates/report/page/data.js";
-import { START } from "../../crates/report/page/state.js";
+import { addKeys, open } from "../../crates/page/browser/data.js";
+import { START } from "../../crates/page/browser/state.js";
 
 /** The events of `page`: CPU time with a sample each 10 ms, waits, and what happens at moments. */
 export const CPU = 0, WAIT = 1, FAULT = 2;

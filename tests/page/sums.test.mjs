@@ -3,15 +3,15 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { json, model, read, recording, report, write } from "./harness.mjs";
-import { around, inverted } from "../../crates/report/page/lazy.js";
-import { search, shareOf } from "../../crates/report/page/sums.js";
-import { Forest } from "../../crates/report/page/forest.js";
-import { Tree, nameOf, totalsOf } from "../../crates/report/page/tree.js";
-import { isDoubtful } from "../../crates/report/page/data.js";
-import { START, fromFragment, toFragment } from "../../crates/report/page/state.js";
-import { choose, rangeOf } from "../../crates/report/page/choose.js";
+import { around, inverted } from "../../crates/page/browser/lazy.js";
+import { search, shareOf } from "../../crates/page/browser/sums.js";
+import { Forest } from "../../crates/page/browser/forest.js";
+import { Tree, nameOf, totalsOf } from "../../crates/page/browser/tree.js";
+import { isDoubtful } from "../../crates/page/browser/data.js";
+import { START, fromFragment, toFragment } from "../../crates/page/browser/state.js";
+import { choose, rangeOf } from "../../crates/page/browser/choose.js";
 
-/** @import {State} from "../../crates/report/page/state.js" */
+/** @import {State} from "../../crates/page/browser/state.js" */
 
 const BUSY = read(write("busy"));
 
@@ -65,7 +65,7 @@ for (const name of ["busy", "deep", "hostile"]) {
   });
 }
 
-/** Names from a node to the root. @param {any} data @param {Pick<import("../../crates/report/page/tree.js").Calls, "label" | "parent" | "roots" | "images">} calls @param {number} node */
+/** Names from a node to the root. @param {any} data @param {Pick<import("../../crates/page/browser/tree.js").Calls, "label" | "parent" | "roots" | "images">} calls @param {number} node */
 function path(data, calls, node) {
   const names = [];
   for (let at = node; at !== 0; at = calls.parent[at]) names.push(nameOf(data, calls, at));
@@ -74,7 +74,7 @@ function path(data, calls, node) {
 
 /**
  * Lists the paths of a tree with self and total, all branches opened.
- * @param {any} data @param {import("../../crates/report/page/tree.js").Calls} calls
+ * @param {any} data @param {import("../../crates/page/browser/tree.js").Calls} calls
  */
 function opened(data, calls) {
   /** @type {Map<string, [number, number]>} */

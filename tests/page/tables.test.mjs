@@ -3,7 +3,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { foot, fragment, json, on, recording, rows, settled, write } from "./harness.mjs";
-import { amount, percent, short } from "../../crates/report/page/text.js";
+import { amount, percent, short } from "../../crates/page/browser/text.js";
 
 /** @import {Page} from "playwright-core" */
 

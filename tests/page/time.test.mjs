@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Bins, Reach, amountOf, kindsOf, spread } from "../../crates/report/page/activity.js";
-import { Scale, endOf, ticksOf } from "../../crates/report/page/axis.js";
-import { cellsOf, shadeOf } from "../../crates/report/page/cells.js";
-import { choose } from "../../crates/report/page/choose.js";
-import { counterText, valuesOf } from "../../crates/report/page/counters.js";
-import { boxesOf, laneOf, picksOf, sameIn } from "../../crates/report/page/lane.js";
-import { filterOf, fitted, stretchOf } from "../../crates/report/page/lens.js";
-import { gripAt } from "../../crates/report/page/overview.js";
-import { tracksOf } from "../../crates/report/page/tracks.js";
-import { Forest } from "../../crates/report/page/forest.js";
-import { Tree, nameOf } from "../../crates/report/page/tree.js";
-import { layWaits, waitEvents, waitLists, wakerOf } from "../../crates/report/page/waits.js";
+import { Bins, Reach, amountOf, kindsOf, spread } from "../../crates/page/browser/activity.js";
+import { Scale, endOf, ticksOf } from "../../crates/page/browser/axis.js";
+import { cellsOf, shadeOf } from "../../crates/page/browser/cells.js";
+import { choose } from "../../crates/page/browser/choose.js";
+import { counterText, valuesOf } from "../../crates/page/browser/counters.js";
+import { boxesOf, laneOf, picksOf, sameIn } from "../../crates/page/browser/lane.js";
+import { filterOf, fitted, stretchOf } from "../../crates/page/browser/lens.js";
+import { gripAt } from "../../crates/page/browser/overview.js";
+import { tracksOf } from "../../crates/page/browser/tracks.js";
+import { Forest } from "../../crates/page/browser/forest.js";
+import { Tree, nameOf } from "../../crates/page/browser/tree.js";
+import { layWaits, waitEvents, waitLists, wakerOf } from "../../crates/page/browser/waits.js";
 import { CPU, FAULT, WAIT, page, state } from "./side.mjs";
 
 const one = [["a", 7, 7]];

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `base` | files that are written, progress, words of other profilers |
 //! | [`input`] | files and pipes that were typed |
-//! | [`listing`] | the source and the instructions of functions, and how often samples hit them |
 //! | [`cli`] | options that several commands share, and the arguments of commands that are no view |
 //! | [`views`] | what is printed |
 //! | [`serve`] | a page on loopback, and the answers to what it and the Firefox Profiler ask |
@@ -16,7 +15,6 @@
 mod base;
 pub mod cli;
 pub mod input;
-pub mod listing;
 pub mod run;
 pub mod serve;
 pub mod views;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Streams, diff, lookup, screen};
 use crate::base::output::{self, write_view};
@@ -14,9 +14,11 @@ use crate::cli::{Global, Html, Select};
 use crate::input;
 use crate::views::Screen;
 use crate::views::flame::file::default_name;
-use crate::views::html::{APART, Page, PageCode, PageSide, page};
+use crate::views::health::Health;
+use crate::views::summary::Summary;
 use crate::views::unmatched::unmatched;
 use icecore_analysis::quality;
+use icecore_page::{APART, Page, PageCode, PageSide, page};
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
 use icecore_profile::recording::events::EventChoice;
 use icecore_profile::recording::filter::Filter;
@@ -146,7 +148,12 @@ pub(super) fn with_page<T>(
         screen.warn(report.located.into_iter().flat_map(|located| unmatched(report, located)));
         screen.remark(lookup::remarks(&search, servers.as_ref(), &named.fetched));
     }
-    let sides = of_all.iter().zip(of_usual).map(|(report, usual)| PageSide { report, usual });
+    let side = |(report, usual)| PageSide {
+        report,
+        summary: json!(Summary::new(usual)),
+        health: json!(Health::new(usual)),
+    };
+    let sides = of_all.iter().zip(of_usual).map(side);
     let sides: Vec<PageSide<'_>> = sides.collect();
     let files = parts.iter().map(|part| shown(part.path)).collect::<Vec<_>>().join(" → ");
     let page = page(title.unwrap_or(&files), &sides, compared, code, is_served)?;

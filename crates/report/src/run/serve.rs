@@ -8,7 +8,7 @@ use super::{Streams, diff};
 use crate::cli::{Global, Serve};
 use crate::serve::answer::Answers;
 use crate::serve::http::Socket;
-use crate::views::html::PageCode;
+use icecore_page::PageCode;
 use icecore_text::path::shown;
 use icecore_text::quantity::things;
 

@@ -12,7 +12,7 @@ use super::modules::Modules;
 use super::profile::profile;
 use super::source::source;
 use super::symbolicate::symbolicate;
-use crate::views::html::{Page, PageCode, PageSide, zipped};
+use icecore_page::{Page, PageCode, PageSide, zipped};
 
 /// A page and its recordings.
 pub struct Answers<'a> {

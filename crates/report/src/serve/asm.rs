@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Served;
 use super::modules::Modules;
 use super::source::address;
-use crate::listing::code::Code;
+use icecore_listing::code::Code;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

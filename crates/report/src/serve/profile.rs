@@ -11,7 +11,7 @@ use fxprof_processed_profile::{
 
 use super::Served;
 use super::modules::Modules;
-use crate::listing::stacks::CountedStacks;
+use icecore_listing::stacks::CountedStacks;
 use icecore_profile::map::Map;
 use icecore_profile::recording::events::Meaning;
 use icecore_profile::recording::load::clean;

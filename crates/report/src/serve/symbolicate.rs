@@ -7,7 +7,7 @@ use serde_json::{Map as Object, Value, json};
 
 use super::Served;
 use super::modules::{Module, Modules};
-use crate::listing::code::Code;
+use icecore_listing::code::Code;
 use icecore_profile::named::names::{Names, name};
 use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::FileOff;

@@ -2,7 +2,6 @@
 
 mod choose;
 mod code;
-mod rows;
 mod text;
 
 use std::path::PathBuf;
@@ -11,19 +10,17 @@ use serde::Serialize;
 
 use super::{Error, Result, Screen, Shown, View};
 use crate::cli::folder;
-use crate::listing::lines::lines;
-use crate::listing::parts::{instruction_sums, parts};
-use crate::listing::stacks::CountedStacks;
 use choose::{Match, matches};
 use code::CodeRow;
-pub(super) use code::missing;
+use icecore_listing::lines::lines;
+use icecore_listing::parts::{instruction_sums, parts};
+use icecore_listing::rows::{NoCodeRow, SourceRow, Weights, missing, sources};
+use icecore_listing::stacks::CountedStacks;
 use icecore_profile::named::Amount;
 use icecore_profile::named::source::SourceFinder;
 use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::locate::Locator;
 use icecore_symbolize::image::Finder;
-use rows::Weights;
-pub(super) use rows::{SourceRow, sources};
 
 /// The arguments of `annotate`.
 #[derive(Debug, clap::Args)]
@@ -108,15 +105,6 @@ pub struct Annotate {
     no_code: Vec<NoCodeRow>,
     /// The number of hit places in further stretches of code, which are not listed.
     places_left_out: usize,
-}
-
-/// An image of which instructions are missing.
-#[derive(Debug, Serialize)]
-pub struct NoCodeRow {
-    image: String,
-    why: &'static str,
-    #[serde(skip)]
-    pub(super) text: String,
 }
 
 impl Annotate {

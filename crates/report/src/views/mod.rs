@@ -10,7 +10,6 @@ pub mod export;
 pub mod flame;
 pub mod folded;
 pub mod health;
-pub mod html;
 pub mod info;
 mod left_out;
 pub mod missing;

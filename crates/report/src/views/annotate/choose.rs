@@ -4,8 +4,8 @@ use regex::Regex;
 use serde::Serialize;
 
 use super::Args;
-use super::rows::Weights;
 use crate::views::{Error, Result};
+use icecore_listing::rows::Weights;
 use icecore_profile::named::names::{Side, short};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Sum, groups, sums};

@@ -2,15 +2,12 @@
 
 use serde::Serialize;
 
-use super::NoCodeRow;
-use super::rows::{FrameRow, Weights};
-use crate::listing::code::{Instruction, NoCode, Referred};
-use crate::listing::parts::{CodePart, CodeParts};
+use icecore_listing::code::{Instruction, Referred};
+use icecore_listing::parts::CodePart;
+use icecore_listing::rows::{FrameRow, Weights};
 use icecore_profile::named::Sum;
-use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::load::clean;
 use icecore_symbolize::image::{Identity, hex};
-use icecore_text::path::word;
 
 /// A stretch of code.
 #[derive(Debug, Serialize)]
@@ -97,27 +94,4 @@ impl InstructionRow {
             functions,
         }
     }
-}
-
-/// Says why instructions are missing, and how to get them.
-pub(in crate::views) fn missing(
-    code: &CodeParts,
-    images: &[Identity],
-    loaded: &Loaded<'_>,
-) -> Vec<NoCodeRow> {
-    let file = word(&loaded.path.display().to_string());
-    let row = |(image, why): &(u32, NoCode)| {
-        let image = clean(images[*image as usize].path.as_bytes()).into_string();
-        let remedy = match why {
-            NoCode::Image(_) => {
-                format!("; `icecore-report missing {file}` says how to get it, or record with --embed all")
-            }
-            NoCode::Sections => {
-                "; give the image itself (--symbols DIR), or record with --embed all".to_owned()
-            }
-            NoCode::Unreadable | NoCode::Processor | NoCode::NoBounds | NoCode::TooLong => String::new(),
-        };
-        NoCodeRow { text: format!("no instructions of {image}: {why}{remedy}"), image, why: why.code() }
-    };
-    code.missing.iter().map(row).collect()
 }

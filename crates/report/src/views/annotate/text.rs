@@ -1,8 +1,8 @@
 //! Writes the view for people.
 
 use super::code::{CodeRow, InstructionRow};
-use super::rows::{FrameRow, InlinedRow, LineRow, SourceRow, Weights};
 use super::{Annotate, Args};
+use icecore_listing::rows::{FrameRow, InlinedRow, LineRow, SourceRow, Weights};
 use icecore_profile::named::Amount;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
@@ -94,7 +94,7 @@ fn amount(weight: u64, samples: u64) -> Amount {
 impl Writer<'_> {
     fn source(&self, source: &SourceRow, page: &mut Page) {
         page.gap();
-        let (style, title) = source.title();
+        let (style, title) = title(source);
         page.styled(style, &cut(&title, self.most));
         page.styled(Style::Dim, "  SELF   TOTAL   LINE");
         let has_samples = |line: &LineRow| line.weights.total_samples > 0;
@@ -114,7 +114,7 @@ impl Writer<'_> {
     }
 
     fn inlined(&self, inlined: &InlinedRow, page: &mut Page) {
-        let chain: Vec<String> = inlined.functions.iter().map(FrameRow::place).collect();
+        let chain: Vec<String> = inlined.functions.iter().map(in_words).collect();
         self.row(inlined.weights, &format!("        └ inlined {}", chain.join(" < ")), page);
     }
 
@@ -138,7 +138,7 @@ impl Writer<'_> {
         self.with_gaps(&code.instructions, &shown, "instruction", page, |it, page| {
             if place.as_ref() != Some(&it.functions) {
                 place = Some(it.functions.clone());
-                let chain: Vec<String> = it.functions.iter().map(FrameRow::place).collect();
+                let chain: Vec<String> = it.functions.iter().map(in_words).collect();
                 if !chain.is_empty() {
                     let line = format!("{:16} {}", "", chain.join(" < "));
                     page.styled(Style::Dim, &cut(&line, self.most));
@@ -200,52 +200,47 @@ impl Writer<'_> {
     }
 }
 
-impl SourceRow {
-    /// Says where the text is from, and whether it is what was compiled.
-    fn title(&self) -> (Style, String) {
-        let Some(file) = &self.file else {
-            return (
-                Style::Warn,
-                "no source file: no debug information of this code was found; see missing".to_owned(),
-            );
-        };
-        let Some(origin) = self.origin else {
-            return (
-                Style::Warn,
-                format!(
-                    "{file}: no source text, {}; see --source-dir and --map",
-                    clean(self.why_text.as_bytes())
-                ),
-            );
-        };
-        let path = self.path.as_ref().map(|path| clean(path.as_bytes()));
-        let place = match path {
-            Some(path) if *path == **file => origin.to_owned(),
-            Some(path) => path.into_string(),
-            None => format!("in the {origin}"),
-        };
-        match (self.proof, self.newer) {
-            (Some("md5"), _) => (Style::Bold, format!("{file} ({place}, proven by its MD5)")),
-            (_, true) => {
-                let why =
-                    "unchecked: it was modified after the program was linked, and may be another version";
-                (Style::Warn, format!("{file} ({place}, {why})"))
-            }
-            _ => {
-                let why = "unchecked: nothing proves that this version was compiled";
-                (Style::Bold, format!("{file} ({place}, {why})"))
-            }
+/// Says where the text is from, and whether it is what was compiled.
+fn title(source: &SourceRow) -> (Style, String) {
+    let Some(file) = &source.file else {
+        return (
+            Style::Warn,
+            "no source file: no debug information of this code was found; see missing".to_owned(),
+        );
+    };
+    let Some(origin) = source.origin else {
+        return (
+            Style::Warn,
+            format!(
+                "{file}: no source text, {}; see --source-dir and --map",
+                clean(source.why_text.as_bytes())
+            ),
+        );
+    };
+    let path = source.path.as_ref().map(|path| clean(path.as_bytes()));
+    let place = match path {
+        Some(path) if *path == **file => origin.to_owned(),
+        Some(path) => path.into_string(),
+        None => format!("in the {origin}"),
+    };
+    match (source.proof, source.newer) {
+        (Some("md5"), _) => (Style::Bold, format!("{file} ({place}, proven by its MD5)")),
+        (_, true) => {
+            let why = "unchecked: it was modified after the program was linked, and may be another version";
+            (Style::Warn, format!("{file} ({place}, {why})"))
+        }
+        _ => {
+            let why = "unchecked: nothing proves that this version was compiled";
+            (Style::Bold, format!("{file} ({place}, {why})"))
         }
     }
 }
 
-impl FrameRow {
-    fn place(&self) -> String {
-        match (&self.file, self.line) {
-            (Some(file), Some(line)) => format!("{} {}:{line}", self.name, short(file)),
-            (Some(file), None) => format!("{} {}:?", self.name, short(file)),
-            (None, _) => self.name.clone(),
-        }
+fn in_words(frame: &FrameRow) -> String {
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => format!("{} {}:{line}", frame.name, short(file)),
+        (Some(file), None) => format!("{} {}:?", frame.name, short(file)),
+        (None, _) => frame.name.clone(),
     }
 }
 

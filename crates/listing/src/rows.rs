@@ -1,27 +1,34 @@
-//! Source lines as rows.
+//! Source lines as rows of documents, and why lines or instructions are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::listing::lines::{FunctionLines, InlinedSum, LineSum};
-use crate::listing::parts::CodeParts;
+use crate::code::NoCode;
+use crate::lines::{FunctionLines, InlinedSum, LineSum};
+use crate::parts::CodeParts;
 use icecore_profile::named::Sum;
 use icecore_profile::named::names::Names;
+use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::named::source::{Origin, Source, SourceFinder};
 use icecore_profile::recording::load::clean;
 use icecore_symbolize::Function;
-use icecore_symbolize::image::FileOff;
+use icecore_symbolize::image::{FileOff, Identity};
 use icecore_symbolize::source::NoSource;
+use icecore_text::path::word;
 
 /// Weights and samples.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Weights {
+pub struct Weights {
     #[serde(rename = "self")]
-    pub(super) own: u64,
-    pub(super) total: u64,
-    pub(super) self_samples: u64,
-    pub(super) total_samples: u64,
+    /// Of the code itself.
+    pub own: u64,
+    /// Of the code and what it calls.
+    pub total: u64,
+    /// Samples of the code itself.
+    pub self_samples: u64,
+    /// Samples of the code and what it calls.
+    pub total_samples: u64,
 }
 
 impl From<Sum> for Weights {
@@ -33,52 +40,64 @@ impl From<Sum> for Weights {
 
 /// A source file of the function.
 #[derive(Debug, Serialize)]
-pub(in crate::views) struct SourceRow {
+pub struct SourceRow {
     /// As the compiler wrote it; `None` if the debug information says no file.
-    pub(in crate::views) file: Option<String>,
+    pub file: Option<String>,
     /// Where its text was found.
-    pub(in crate::views) path: Option<String>,
-    pub(in crate::views) origin: Option<&'static str>,
-    pub(in crate::views) proof: Option<&'static str>,
+    pub path: Option<String>,
+    /// The code of the place where it was found.
+    pub origin: Option<&'static str>,
+    /// The code of its proof.
+    pub proof: Option<&'static str>,
     /// The text was modified after the image was linked.
-    pub(in crate::views) newer: bool,
+    pub newer: bool,
     /// Why there is no text.
-    pub(in crate::views) why: Option<&'static str>,
+    pub why: Option<&'static str>,
+    /// Why there is no text, for people.
     #[serde(skip)]
-    pub(in crate::views) why_text: String,
-    pub(in crate::views) lines: Vec<LineRow>,
+    pub why_text: String,
+    /// Its lines.
+    pub lines: Vec<LineRow>,
 }
 
 /// A line.
 #[derive(Debug, Serialize)]
-pub(in crate::views) struct LineRow {
+pub struct LineRow {
     /// `None` if the debug information says no line.
-    pub(in crate::views) line: Option<u32>,
-    pub(in crate::views) text: Option<String>,
+    pub line: Option<u32>,
+    /// Its text, if there is one.
+    pub text: Option<String>,
+    /// Its weights.
     #[serde(flatten)]
-    pub(super) weights: Weights,
-    pub(super) inlined: Vec<InlinedRow>,
+    pub weights: Weights,
+    /// What was inlined at it.
+    pub inlined: Vec<InlinedRow>,
 }
 
 /// Code that was inlined at the line.
 #[derive(Debug, Serialize)]
-pub(super) struct InlinedRow {
+pub struct InlinedRow {
     /// Innermost first.
-    pub(super) functions: Vec<FrameRow>,
+    pub functions: Vec<FrameRow>,
+    /// Its weights.
     #[serde(flatten)]
-    pub(super) weights: Weights,
+    pub weights: Weights,
 }
 
 /// A function, and the line in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct FrameRow {
-    pub(super) name: String,
-    pub(super) file: Option<String>,
-    pub(super) line: Option<u32>,
+pub struct FrameRow {
+    /// Its name.
+    pub name: String,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 impl FrameRow {
-    pub(super) fn of(function: &Function) -> Self {
+    /// Makes the row of a function.
+    pub fn of(function: &Function) -> Self {
         Self {
             name: clean(function.name.as_bytes()).into(),
             file: function.file.as_ref().map(|file| clean(file.as_bytes()).into()),
@@ -88,7 +107,7 @@ impl FrameRow {
 }
 
 /// Makes the rows of all source files of a function.
-pub(in crate::views) fn sources(
+pub fn sources(
     names: &Names,
     function: &str,
     lines: &FunctionLines,
@@ -212,4 +231,35 @@ fn inlined(names: &Names, inlined: &InlinedSum) -> InlinedRow {
         }
     };
     InlinedRow { functions: inlined.frames.iter().map(frame).collect(), weights: inlined.sum.into() }
+}
+
+/// An image of which instructions are missing.
+#[derive(Debug, Serialize)]
+pub struct NoCodeRow {
+    /// Its path.
+    pub image: String,
+    /// The code of the reason.
+    pub why: &'static str,
+    /// The reason for people, and how to get the instructions.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// Says why instructions are missing, and how to get them.
+pub fn missing(code: &CodeParts, images: &[Identity], loaded: &Loaded<'_>) -> Vec<NoCodeRow> {
+    let file = word(&loaded.path.display().to_string());
+    let row = |(image, why): &(u32, NoCode)| {
+        let image = clean(images[*image as usize].path.as_bytes()).into_string();
+        let remedy = match why {
+            NoCode::Image(_) => {
+                format!("; `icecore-report missing {file}` says how to get it, or record with --embed all")
+            }
+            NoCode::Sections => {
+                "; give the image itself (--symbols DIR), or record with --embed all".to_owned()
+            }
+            NoCode::Unreadable | NoCode::Processor | NoCode::NoBounds | NoCode::TooLong => String::new(),
+        };
+        NoCodeRow { text: format!("no instructions of {image}: {why}{remedy}"), image, why: why.code() }
+    };
+    code.missing.iter().map(row).collect()
 }

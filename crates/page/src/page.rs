@@ -1,6 +1,6 @@
 //! Puts data, style and script into one document.
 //!
-//! A page that is opened from disk cannot import modules. So the modules of `crates/report/page/` become one script: the lines that
+//! A page that is opened from disk cannot import modules. So the modules of `crates/page/browser/` become one script: the lines that
 //! import are left out, and so is the word `export`. No two modules give one name to different things at their top level; the test
 //! of the page checks the script that comes out as well as the modules.
 
@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 
 macro_rules! modules {
     ($($name:literal),+ $(,)?) => {
-        [$(include_str!(concat!("../../../page/", $name, ".js"))),+]
+        [$(include_str!(concat!("../browser/", $name, ".js"))),+]
     };
 }
 
@@ -53,8 +53,8 @@ const MODULES: [&str; 36] = modules!(
     "bar",
     "main",
 );
-const STYLE: &str = include_str!("../../../page/page.css");
-const FRAME: &str = include_str!("../../../page/page.html");
+const STYLE: &str = include_str!("../browser/page.css");
+const FRAME: &str = include_str!("../browser/page.html");
 
 /// Makes the document: nothing in it runs but the one script, and it loads nothing, unless it is served, from its server.
 pub(super) fn with_data(title: &str, data: &[u8], is_served: bool) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! `html`: recordings as one page for a browser, which holds all of their samples and needs no network.
+//! Profiles as one page for a browser, which holds all of their samples and needs no network.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `moments` | its samples, thread by thread |
 //! | `trie` | its stacks, in an order that compresses well |
 //! | `columns` | how columns are stored |
-//! | `page` | puts data, style and script into one document; the latter lie in `crates/report/page/` |
+//! | `page` | puts data, style and script into one document; the latter lie in `crates/page/browser/` |
 
 mod columns;
 mod listing;
@@ -16,13 +16,12 @@ mod page;
 mod side;
 mod trie;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::views::Result;
 use columns::Columns;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
@@ -33,8 +32,10 @@ use moments::Moments;
 pub struct PageSide<'a> {
     /// All of its samples, with everything apart that [`APART`] names.
     pub report: &'a Report<'a>,
-    /// The samples that other views show, for the verdict.
-    pub usual: &'a Report<'a>,
+    /// The document of its summary, whose samples may be fewer.
+    pub summary: Value,
+    /// The document of how good its data is.
+    pub health: Value,
 }
 
 /// What a page needs.
@@ -75,7 +76,7 @@ pub fn page(
     diff: Option<Value>,
     code: &PageCode,
     is_served: bool,
-) -> Result<Page> {
+) -> io::Result<Page> {
     let mut columns = Columns::default();
     let (documents, numbered): (Vec<Value>, Vec<Numbered>) =
         sides.iter().map(|it| side::side(it, code, &mut columns)).unzip();
@@ -101,7 +102,7 @@ impl Page {
         sides: &[PageSide<'_>],
         (side, function): (usize, u32),
         code: &PageCode,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> io::Result<Option<Vec<u8>>> {
         let Some((numbered, side)) = self.sides.get(side).zip(sides.get(side)) else { return Ok(None) };
         let Some(known) = numbered.functions.get(function as usize) else { return Ok(None) };
         let Some(located) = side.report.located else { return Ok(None) };
@@ -117,8 +118,11 @@ impl Page {
 const LEVEL: u32 = 6;
 
 /// Compresses data with gzip.
-pub fn zipped(data: &[u8]) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// If memory cannot be written, which does not happen.
+pub fn zipped(data: &[u8]) -> io::Result<Vec<u8>> {
     let mut zip = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
     zip.write_all(data)?;
-    Ok(zip.finish()?)
+    zip.finish()
 }

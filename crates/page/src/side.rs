@@ -7,8 +7,6 @@ use super::listing::{hottest, listings};
 use super::moments::{Moments, Resolution};
 use super::trie::{Ordered, order};
 use super::{Numbered, PageCode, PageSide};
-use crate::views::health::Health;
-use crate::views::summary::Summary;
 use icecore_analysis::counters::{Of, counted};
 use icecore_format::records::WalkEnd;
 use icecore_profile::map::{Interned, Map};
@@ -22,7 +20,7 @@ use icecore_profile::recording::spans::Spans;
 
 /// Appends a recording to the columns; returns its part of the document, and how it numbers what it has.
 pub(super) fn side(
-    PageSide { report, usual }: &PageSide<'_>,
+    PageSide { report, summary, health }: &PageSide<'_>,
     code: &PageCode,
     columns: &mut Columns,
 ) -> (Value, Numbered) {
@@ -40,8 +38,8 @@ pub(super) fn side(
     let zero_ns = tables.parts.zero_ns();
     let document = json!({
         "file": report.loaded.path.display().to_string(),
-        "summary": Summary::new(usual),
-        "health": Health::new(usual),
+        "summary": summary,
+        "health": health,
         "filter": report.filtered,
         "unit_ns": unit_ns,
         "is_rounded": is_rounded,

@@ -1,4 +1,4 @@
-//! The source and the instructions of functions, and how often samples hit them. Prints nothing: `annotate` shows it.
+//! The source and the instructions of functions, and how often samples hit them. Nothing here prints.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -8,10 +8,12 @@
 //! | [`parts`](mod@parts) | the stretches of code in which a function was hit |
 //! | [`decode`](mod@decode) | machine code as text |
 //! | `data` | names of data that code refers to |
+//! | [`rows`] | source lines as rows of documents, and why lines or instructions are missing |
 
 pub mod code;
 mod data;
 pub mod decode;
 pub mod lines;
 pub mod parts;
+pub mod rows;
 pub mod stacks;

@@ -1,4 +1,4 @@
-// The data of the page: columns of a gzip stream become typed arrays. views/html/columns.rs writes what is read here.
+// The data of the page: columns of a gzip stream become typed arrays. crates/page/src/columns.rs writes what is read here.
 
 /**
  * An event that was sampled.

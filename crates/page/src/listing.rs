@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::columns::Columns;
 use super::moments::Moments;
-use crate::listing::code::Instruction;
-use crate::listing::lines::{FunctionLines, lines};
-use crate::listing::parts::{CodePart, CodeParts, InstructionsOfPlaces, parts};
-use crate::listing::stacks::CountedStacks;
-use crate::views::annotate::{SourceRow, missing, sources};
+use icecore_listing::code::Instruction;
+use icecore_listing::lines::{FunctionLines, lines};
+use icecore_listing::parts::{CodePart, CodeParts, InstructionsOfPlaces, parts};
+use icecore_listing::rows::{SourceRow, missing, sources};
+use icecore_listing::stacks::CountedStacks;
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::{Names, Side};
 use icecore_profile::named::pipeline::Report;
