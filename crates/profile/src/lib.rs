@@ -1,5 +1,25 @@
 //! Opens a recording and yields named stacks.
 //!
+//! ```
+//! use icecore_profile::{Loaded, Recording, Search};
+//!
+//! # let hex = std::fs::read_to_string("../../tests/corpus/v1-closed.hex")?.replace('\n', "");
+//! # let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16);
+//! # let file = tempfile::NamedTempFile::new()?;
+//! # std::fs::write(&file, (0..hex.len()).step_by(2).map(byte).collect::<Result<Vec<_>, _>>()?)?;
+//! # let (path, mut printed) = (file.path(), Vec::new());
+//! let recording = Recording::open(path)?;
+//! let search = Search::default();
+//! let profile = Loaded::whole(path, &recording, &search).profile();
+//! for row in &profile.rows {
+//!     let names: Vec<&str> = profile.walk(row.stack).map(|stack| &*profile.function(stack).name).collect();
+//!     println!("{} {}", row.samples, names.join(" < "));
+//!     # printed.push(format!("{} {}", row.samples, names.join(" < ")));
+//! }
+//! # assert_eq!(printed[0], "1 vfs_read < [kernel]+0xffffffff81003fff");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | room | what lives there |
 //! |---|---|
 //! | [`map`] | hash tables, and items with numbers |
@@ -16,6 +36,11 @@ pub mod named;
 pub mod recording;
 pub mod stacks;
 pub mod watch;
+
+pub use icecore_format::read::Recording;
+pub use icecore_symbolize::image::Search;
+pub use named::Profile;
+pub use named::pipeline::Loaded;
 
 /// Draws a random identity for a recording; from the kernel itself, because `/dev` may be empty.
 ///

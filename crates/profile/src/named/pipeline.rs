@@ -28,7 +28,7 @@ use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, 
 use crate::stacks::waits::WaitGroups;
 use crate::stacks::waits::wakers::WakerStacks;
 use crate::stacks::weigh::weigh;
-use crate::watch::Watch;
+use crate::watch::{Unwatched, Watch};
 use icecore_symbolize::debuginfod::{self, Fetched, Wish, fetch};
 use icecore_symbolize::image::{Finder, Search};
 
@@ -278,6 +278,12 @@ impl<'a> Loaded<'a> {
         let fetched = fetch(&wishes, finder, servers, &|done| watch.tick(done));
         watch.end();
         fetched
+    }
+
+    /// Names all stacks by what is on this machine and in the recording.
+    pub fn profile(&self) -> Profile {
+        let Named { located, names, .. } = self.name(self.search, None, &Unwatched);
+        self.report(&located, names).profile
     }
 
     /// Builds the profile from which views are made.
