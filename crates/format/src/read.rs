@@ -23,7 +23,7 @@ use crate::block::{BlockHeader, Codec};
 use crate::error::Error;
 use crate::header::{EndMark, FileHeader};
 use crate::index::{self, Entry, Tail};
-use crate::records::Payload;
+use crate::records::{Block, Layout, Payload};
 pub use damage::Damage;
 use damage::Findings;
 use order::Ordered;
@@ -169,6 +169,22 @@ impl Recording {
     pub fn payload(&self, entry: &Entry) -> Result<PayloadBytes<'_>, Error> {
         let stored = self.stored(entry)?;
         decoded(stored, BlockHeader::payload_off(entry.off), &entry.header)
+    }
+
+    /// Decodes a block and copies what it holds; `None` if this build does not know its kind and version.
+    ///
+    /// # Errors
+    /// As [`Recording::payload`] and [`Block::decode`].
+    pub fn block<B, T>(&self, entry: &Entry, text: impl Fn(&[u8]) -> T) -> Result<Option<Block<B, T>>, Error>
+    where
+        B: for<'a> From<&'a [u8]>,
+    {
+        let layout = Layout::of(&entry.header);
+        if let Some(block) = layout.and_then(Block::closed) {
+            return Ok(Some(block));
+        }
+        let payload = self.payload(entry)?;
+        layout.map(|layout| Block::decode(layout, payload.as_bytes(), text)).transpose()
     }
 
     /// Checks the payload of a block and returns it as it stands in the file.

@@ -3,11 +3,9 @@
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, IdTable, Image, ImagesV1, JitCode,
-    JitV1, KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Loss, LossesV1,
-    Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Reference, References, SessionV1,
-    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, Symbol,
-    SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    Block, Cgroup, CounterValue, CpuTime, IdTable, Image, JitCode, KernelSymbol, LeftOut, Lifecycle, Loss,
+    Mapping, Mark, NameTable, Node, ReceiptV1, Reference, References, SessionV1, Symbol, Task, UnwindRule,
+    Wait,
 };
 
 use icecore_profile::map::Map;
@@ -109,92 +107,36 @@ impl SessionRows {
         entry: &Entry,
         blocks: &mut Blocks,
     ) -> Result<(), icecore_format::Error> {
-        let Some(layout) = Layout::of(&entry.header) else { return Ok(()) };
-        let payload = || recording.payload(entry);
-        match layout {
-            Layout::SessionV1 => self.session = Some(payload()?.view::<SessionV1>()?.to_owned_record()?),
-            Layout::StringsV1 => {
-                let payload = payload()?;
-                let view = payload.view::<StringsV1>()?;
-                let rows = view.rows()?.into_iter().map(|(_, text)| text.to_vec()).collect();
-                blocks.strings.push((view.first_id.to_native(), rows));
-            }
-            Layout::TasksV1 => {
-                let payload = payload()?;
-                let view = payload.view::<TasksV1>()?;
-                blocks.tasks.push((view.first_id.to_native(), view.rows().collect()));
-            }
-            Layout::ImagesV1 => {
-                let payload = payload()?;
-                let view = payload.view::<ImagesV1>()?;
-                blocks.images.push((view.first_id.to_native(), view.rows()?));
-            }
-            Layout::StacksV1 => {
-                let payload = payload()?;
-                let view = payload.view::<StacksV1>()?;
-                blocks.nodes.push((view.first_id.to_native(), view.rows()?));
-            }
-            Layout::StackMarksV1 => self.marks.extend(payload()?.view::<StackMarksV1>()?.rows()),
-            Layout::StackCodeV1 => {
-                let payload = payload()?;
-                let view = payload.view::<StackCodeV1>()?;
-                blocks.held.code.push((view.first_id.to_native(), view.rows().collect()));
-            }
-            Layout::StackPiecesV1 => {
-                let payload = payload()?;
-                let view = payload.view::<StackPiecesV1>()?;
-                blocks.held.pieces.push((view.first_id.to_native(), view.rows()?));
-            }
-            Layout::StackNodesV1 => {
-                let payload = payload()?;
-                let view = payload.view::<StackNodesV1>()?;
-                blocks.held.nodes.push((view.first_id.to_native(), view.rows()?));
-            }
-            Layout::SnapshotsV1 => {
-                let payload = payload()?;
-                let view = payload.view::<SnapshotsV1>()?;
-                blocks.held.snapshots.push((view.first_id.to_native(), view.rows()?));
-            }
-            Layout::UnwindRulesV1 => {
-                let payload = payload()?;
-                let view = payload.view::<UnwindRulesV1>()?;
-                self.unwind_rules.extend(view.rows()?.into_iter().map(UnwindRule::to_owned));
-            }
-            Layout::LifecycleV1 => self.lifecycle.extend(payload()?.view::<LifecycleV1>()?.rows()),
-            Layout::CpuTimesV1 => self.cpu_times.extend(payload()?.view::<CpuTimesV1>()?.rows()),
-            Layout::WaitsV1 => self.waits.extend(payload()?.view::<WaitsV1>()?.rows()),
-            Layout::CountersV1 => self.counters.extend(payload()?.view::<CountersV1>()?.rows()),
-            Layout::CgroupsV1 => self.cgroups.extend(payload()?.view::<CgroupsV1>()?.rows()),
-            Layout::MappingsV1 => self.mappings.extend(payload()?.view::<MappingsV1>()?.rows()),
-            Layout::KernelSymbolsV1 => {
-                self.kernel_symbols.extend(payload()?.view::<KernelSymbolsV1>()?.rows())
-            }
-            Layout::SymbolsV1 => {
-                let payload = payload()?;
-                let view = payload.view::<SymbolsV1>()?;
-                self.symbols.extend(view.rows()?.into_iter().map(Symbol::to_owned));
-            }
-            Layout::JitV1 => {
-                let payload = payload()?;
-                let view = payload.view::<JitV1>()?;
-                self.jit.extend(view.rows()?.into_iter().map(JitCode::to_owned));
-            }
-            Layout::NamesV1 => {
-                let payload = payload()?;
-                let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
-                self.names.push(NameTable {
-                    places,
-                    frames,
-                    texts: texts.into_iter().map(Box::from).collect(),
-                });
-            }
-            Layout::LeftOutV1 => self.left_out.extend(payload()?.view::<LeftOutV1>()?.rows()),
-            Layout::LossesV1 => self.losses.extend(payload()?.view::<LossesV1>()?.rows()),
-            Layout::ReceiptV1 => self.receipt = Some(payload()?.view::<ReceiptV1>()?.to_owned_record()?),
-            // Not opened: see `choose`.
-            Layout::SamplesV1 => {}
-            Layout::ImagePartsV1 => self.image_parts.push(*entry),
-            Layout::SourcesV1 => self.sources.push(*entry),
+        let Some(block) = recording.block(entry, <[u8]>::to_vec)? else { return Ok(()) };
+        match block {
+            Block::Session(session) => self.session = Some(*session),
+            Block::Strings(block) => blocks.strings.push((block.first, block.rows)),
+            Block::Tasks(block) => blocks.tasks.push((block.first, block.rows)),
+            Block::Images(block) => blocks.images.push((block.first, block.rows)),
+            Block::Stacks(block) => blocks.nodes.push((block.first, block.rows)),
+            Block::StackMarks(rows) => self.marks.extend(rows),
+            Block::StackCode(block) => blocks.held.code.push((block.first, block.rows)),
+            Block::StackPieces(block) => blocks.held.pieces.push((block.first, block.rows)),
+            Block::StackNodes(block) => blocks.held.nodes.push((block.first, block.rows)),
+            Block::Snapshots(block) => blocks.held.snapshots.push((block.first, block.rows)),
+            Block::UnwindRules(rows) => self.unwind_rules.extend(rows),
+            Block::Lifecycle(rows) => self.lifecycle.extend(rows),
+            Block::CpuTimes(rows) => self.cpu_times.extend(rows),
+            Block::Waits(rows) => self.waits.extend(rows),
+            Block::Counters(rows) => self.counters.extend(rows),
+            Block::Cgroups(rows) => self.cgroups.extend(rows),
+            Block::Mappings(rows) => self.mappings.extend(rows),
+            Block::KernelSymbols(rows) => self.kernel_symbols.extend(rows),
+            Block::Symbols(rows) => self.symbols.extend(rows),
+            Block::Jit(rows) => self.jit.extend(rows),
+            Block::Names(table) => self.names.push(table.map(Vec::into_boxed_slice)),
+            Block::LeftOut(rows) => self.left_out.extend(rows),
+            Block::Losses(rows) => self.losses.extend(rows),
+            Block::Receipt(receipt) => self.receipt = Some(*receipt),
+            // Opened apart: see `choose`.
+            Block::Samples => {}
+            Block::ImageParts => self.image_parts.push(*entry),
+            Block::Sources => self.sources.push(*entry),
         }
         Ok(())
     }

@@ -46,11 +46,11 @@ pub struct JitLine {
 
 references!(JitLine { off: plain, file: id(Strings), line: plain });
 
-impl JitCode<&[u8]> {
-    /// Copies the name.
-    pub fn to_owned(self) -> JitCode {
+impl<'a> JitCode<&'a [u8]> {
+    /// Converts the name.
+    pub fn convert<N: From<&'a [u8]>>(self) -> JitCode<N> {
         let Self { tgid, start, end, since_ns, until_ns, name, lines } = self;
-        JitCode { tgid, start, end, since_ns, until_ns, name: name.to_vec(), lines }
+        JitCode { tgid, start, end, since_ns, until_ns, name: name.into(), lines }
     }
 }
 

@@ -14,6 +14,7 @@ mod image_parts;
 mod images;
 mod jit;
 mod kernel_symbols;
+mod layouts;
 mod left_out;
 mod lifecycle;
 mod losses;
@@ -45,6 +46,7 @@ pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
 pub use jit::{JitCode, JitLine, JitV1};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
+pub use layouts::{Block, Layout, Numbered};
 pub use left_out::{LeftOut, LeftOutV1, Omission};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
@@ -77,7 +79,7 @@ use rkyv::util::AlignedVec;
 
 use references::references;
 
-use crate::block::{BlockHeader, Processes};
+use crate::block::Processes;
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -121,78 +123,6 @@ pub trait Payload: Sized {
 
 /// Names and bytes of columns.
 pub type Columns<'a> = Vec<(&'static str, &'a [u8])>;
-
-/// Makes [`Layout`] from the list of all payloads.
-macro_rules! layouts {
-    ($($type:ident),+ $(,)?) => {
-        /// A kind and version of payload that this build can interpret: a `match` over it misses none.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Layout {
-            $(#[doc = concat!("[`", stringify!($type), "`].")] $type,)+
-        }
-
-        impl Layout {
-            /// All layouts, in the order of their kinds.
-            pub const ALL: &[Self] = &[$(Self::$type),+];
-
-            /// Finds the layout of a block's payload; `None` if this build does not know its kind and version.
-            pub fn of(header: &BlockHeader) -> Option<Self> {
-                match (header.kind, header.version) {
-                    $(($type::KIND, $type::VERSION) => Some(Self::$type),)+
-                    _ => None,
-                }
-            }
-
-            /// Divides a payload into its columns; the last part, `root`, is what lies in none.
-            ///
-            /// # Errors
-            /// As [`Payload::view`].
-            pub fn columns(self, payload: &[u8]) -> Result<Columns<'_>, Error> {
-                match self {
-                    $(Self::$type => columns::<$type>(payload),)+
-                }
-            }
-        }
-    };
-}
-
-layouts!(
-    SessionV1,
-    StringsV1,
-    TasksV1,
-    LifecycleV1,
-    ImagesV1,
-    MappingsV1,
-    StacksV1,
-    SamplesV1,
-    KernelSymbolsV1,
-    LossesV1,
-    ReceiptV1,
-    SymbolsV1,
-    ImagePartsV1,
-    JitV1,
-    CgroupsV1,
-    NamesV1,
-    LeftOutV1,
-    StackCodeV1,
-    StackPiecesV1,
-    StackNodesV1,
-    SnapshotsV1,
-    UnwindRulesV1,
-    StackMarksV1,
-    CpuTimesV1,
-    WaitsV1,
-    CountersV1,
-    SourcesV1,
-);
-
-fn columns<P: Payload>(payload: &[u8]) -> Result<Columns<'_>, Error> {
-    let mut columns = P::columns(P::view(payload)?);
-    columns.retain(|(_, bytes)| !bytes.is_empty());
-    let in_columns: usize = columns.iter().map(|(_, bytes)| bytes.len()).sum();
-    columns.push(("root", &payload[in_columns.min(payload.len())..]));
-    Ok(columns)
-}
 
 /// Implements [`Payload`] for a columns type. `$count` is the column that counts the items; every
 /// further `$column` must have the same length, and `$other` columns have their own. `one` stands for

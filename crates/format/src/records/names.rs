@@ -21,6 +21,14 @@ pub struct NameTable<T = Box<[u8]>> {
     pub texts: Vec<T>,
 }
 
+impl<T> NameTable<T> {
+    /// Converts the texts.
+    pub fn map<U>(self, text: impl FnMut(T) -> U) -> NameTable<U> {
+        let Self { places, frames, texts } = self;
+        NameTable { places, frames, texts: texts.into_iter().map(text).collect() }
+    }
+}
+
 references!(NameTable<T> { places: within, frames: plain, texts: plain });
 
 /// One place.

@@ -5,7 +5,7 @@
 //! depends on the session: [`References::visit`] shows these fields, and only these. `references!` lists every field
 //! of a row type, so a new field does not compile until its line in that list says what it is.
 
-use super::{Location, Mark, Word};
+use super::{Location, Mark, ReceiptV1, SessionV1, Word};
 
 /// Rows that are numbered by ids.
 ///
@@ -148,6 +148,17 @@ impl<R: References> References for Vec<R> {
         self.iter_mut().for_each(|row| row.visit(see));
     }
 }
+
+/// Implements [`References`] for what refers to nothing: texts, and a session, which says what its numbers mean.
+macro_rules! plain {
+    ($($type:ty),+) => {
+        $(impl References for $type {
+            #[inline]
+            fn visit(&mut self, _: &mut impl FnMut(Reference<'_>)) {}
+        })+
+    };
+}
+plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>);
 
 impl References for Location {
     #[inline]

@@ -22,11 +22,11 @@ pub struct Symbol<N = Vec<u8>> {
 
 references!(Symbol<N> { image: id(Images), start: plain, end: plain, name: plain });
 
-impl Symbol<&[u8]> {
-    /// Copies the name.
-    pub fn to_owned(self) -> Symbol {
+impl<'a> Symbol<&'a [u8]> {
+    /// Converts the name.
+    pub fn convert<N: From<&'a [u8]>>(self) -> Symbol<N> {
         let Self { image, start, end, name } = self;
-        Symbol { image, start, end, name: name.to_vec() }
+        Symbol { image, start, end, name: name.into() }
     }
 }
 

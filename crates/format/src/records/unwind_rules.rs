@@ -26,11 +26,11 @@ pub struct UnwindRule<B = Vec<u8>> {
 
 references!(UnwindRule<B> { image: id(Images), at: plain, start: plain, bias: plain, bytes: plain });
 
-impl UnwindRule<&[u8]> {
-    /// Copies the bytes.
-    pub fn to_owned(self) -> UnwindRule {
+impl<'a> UnwindRule<&'a [u8]> {
+    /// Converts the bytes.
+    pub fn convert<B: From<&'a [u8]>>(self) -> UnwindRule<B> {
         let Self { image, at, start, bias, bytes } = self;
-        UnwindRule { image, at, start, bias, bytes: bytes.to_vec() }
+        UnwindRule { image, at, start, bias, bytes: bytes.into() }
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
         let bytes = UnwindRulesV1::from_rows(&rows).to_bytes().expect("sound");
         let view = UnwindRulesV1::view(&bytes).expect("sound");
         let back: Vec<UnwindRule> =
-            view.rows().expect("sound").into_iter().map(UnwindRule::to_owned).collect();
+            view.rows().expect("sound").into_iter().map(UnwindRule::convert).collect();
         assert_eq!(back, rows);
     }
 }

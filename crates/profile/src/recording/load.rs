@@ -13,18 +13,15 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Cause, Cgroup, CgroupsV1, CounterValue, CountersV1, CpuTime, CpuTimesV1, Image, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, Layout, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
-    LossesV1, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, ReceiptV1, Sample, SamplesV1, SessionV1,
-    Snapshot, SnapshotsV1, StackCodeV1, StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1,
-    StacksV1, StringsV1, Symbol, SymbolsV1, Task, TasksV1, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    Block, Cause, Cgroup, CounterValue, CpuTime, Image, JitCode, KernelSymbol, LeftOut, Lifecycle, Loss,
+    Mapping, Mark, NameTable, Node, ReceiptV1, Sample, SamplesV1, SessionV1, Symbol, Task, UnwindRule, Wait,
 };
 pub use icecore_text::clean::clean;
 use rayon::prelude::*;
 
 use by_id::ById;
 use held::{Held, HeldBlocks};
-use parts::Parts;
+use parts::{CleanBlock, Parts};
 
 use crate::map::Map;
 use crate::recording::counted;
@@ -140,38 +137,21 @@ impl Tables {
     }
 }
 
-/// One block, decoded.
+/// What became of one block.
 enum Decoded {
-    Session(Box<SessionV1>),
-    Strings(u32, Vec<Box<str>>),
-    Tasks(u32, Vec<Task>),
-    Images(u32, Vec<Image>),
-    Nodes(u32, Vec<Node>),
-    Marks(Vec<(u32, Mark)>),
-    Lifecycle(Vec<Lifecycle>),
-    Cgroups(Vec<Cgroup>),
-    Mappings(Vec<Mapping>),
-    KernelSymbols(Vec<KernelSymbol>),
-    Symbols(Vec<Symbol>),
-    Jit(Vec<JitCode>),
-    Names(NameTable<Arc<str>>),
-    LeftOut(Vec<LeftOut>),
-    StackCode(u32, Vec<Location>),
-    StackPieces(u32, Vec<StackPiece>),
-    StackNodes(u32, Vec<StackNode>),
-    Snapshots(u32, Vec<Snapshot>),
-    UnwindRules(Vec<UnwindRule>),
-    CpuTimes(Vec<CpuTime>),
-    Waits(Vec<Wait>),
-    Counters(Vec<CounterValue>),
-    Losses(Vec<Loss>),
-    Receipt(ReceiptV1),
-    Samples,
-    ImageParts,
+    Block(CleanBlock),
     Unknown,
     Unwanted,
-    Sources,
     Damaged(Damage),
+}
+
+impl Decoded {
+    fn block(&self) -> Option<&CleanBlock> {
+        match self {
+            Self::Block(block) => Some(block),
+            Self::Unknown | Self::Unwanted | Self::Damaged(_) => None,
+        }
+    }
 }
 
 /// Decodes all blocks but those of samples and of pieces of files, in parallel. Nothing in a file makes this fail: what is
@@ -201,16 +181,14 @@ pub fn load_nodes(recording: &Recording, tables: &mut Tables) {
 fn load_if(recording: &Recording, is_wanted: impl Fn(Kind) -> bool + Sync) -> Tables {
     let entries = recording.entries();
     let decoded = |entry: &Entry| {
-        if is_wanted(entry.header.kind) {
-            decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)))
-        } else {
-            Decoded::Unwanted
-        }
+        if is_wanted(entry.header.kind) { decode(recording, entry) } else { Decoded::Unwanted }
     };
     let mut blocks: Vec<Decoded> = entries.par_iter().map(decoded).collect();
-    let (parts, part_of) = Parts::divide(entries, &blocks);
+    let (parts, part_of) = Parts::divide(entries, blocks.iter().map(Decoded::block));
     blocks.par_iter_mut().zip(&part_of).zip(entries).for_each(|((block, part), entry)| {
-        if let Err(cause) = parts.part(*part).shift(block) {
+        if let Decoded::Block(rows) = block
+            && let Err(cause) = parts.part(*part).shift(rows)
+        {
             *block = Decoded::Damaged(damaged(entry, &cause));
         }
     });
@@ -234,37 +212,47 @@ fn gather<'e>(
     let mut held = HeldBlocks::default();
     let (mut strings, mut tasks, mut images, mut nodes) = (vec![], vec![], vec![], vec![]);
     for (entry, block, part) in blocks {
+        let block = match block {
+            Decoded::Block(block) => block,
+            Decoded::Unwanted => continue,
+            Decoded::Unknown => {
+                skip(&mut tables.skipped, entry);
+                continue;
+            }
+            Decoded::Damaged(damage) => {
+                tables.damage.push(damage);
+                continue;
+            }
+        };
         match block {
-            Decoded::Session(_) | Decoded::Receipt(_) | Decoded::Unwanted => {}
-            Decoded::Strings(first, rows) => strings.push((first, rows)),
-            Decoded::Tasks(first, rows) => tasks.push((first, rows)),
-            Decoded::Images(first, rows) => images.push((first, rows)),
-            Decoded::Nodes(first, rows) => nodes.push((first, rows)),
-            Decoded::Marks(rows) => tables.marks.extend(rows),
-            Decoded::Lifecycle(rows) => tables.lifecycle.extend(rows),
-            Decoded::Cgroups(rows) => tables.cgroups.extend(rows),
-            Decoded::Mappings(rows) => tables.mappings.extend(rows),
-            Decoded::KernelSymbols(rows) => {
+            Block::Session(_) | Block::Receipt(_) => {}
+            Block::Strings(block) => strings.push((block.first, block.rows)),
+            Block::Tasks(block) => tasks.push((block.first, block.rows)),
+            Block::Images(block) => images.push((block.first, block.rows)),
+            Block::Stacks(block) => nodes.push((block.first, block.rows)),
+            Block::StackMarks(rows) => tables.marks.extend(rows),
+            Block::Lifecycle(rows) => tables.lifecycle.extend(rows),
+            Block::Cgroups(rows) => tables.cgroups.extend(rows),
+            Block::Mappings(rows) => tables.mappings.extend(rows),
+            Block::KernelSymbols(rows) => {
                 tables.kernel_symbols.extend(rows.into_iter().map(|row| (part, row)));
             }
-            Decoded::Symbols(rows) => tables.symbols.extend(rows),
-            Decoded::Jit(rows) => tables.jit.extend(rows),
-            Decoded::Names(table) => tables.names.push(table),
-            Decoded::LeftOut(rows) => tables.left_out.extend(rows),
-            Decoded::StackCode(first, rows) => held.code.push((first, rows)),
-            Decoded::StackPieces(first, rows) => held.pieces.push((first, rows)),
-            Decoded::StackNodes(first, rows) => held.nodes.push((first, rows)),
-            Decoded::Snapshots(first, rows) => held.snapshots.push((first, rows)),
-            Decoded::UnwindRules(rows) => tables.unwind_rules.extend(rows),
-            Decoded::CpuTimes(rows) => tables.cpu_times.extend(rows),
-            Decoded::Waits(rows) => tables.waits.extend(rows),
-            Decoded::Counters(rows) => tables.counters.extend(rows.into_iter().map(|row| (part, row))),
-            Decoded::Losses(rows) => tables.losses.extend(rows),
-            Decoded::Samples => tables.sample_blocks.push(*entry),
-            Decoded::ImageParts => tables.image_parts.push((part, *entry)),
-            Decoded::Sources => tables.source_blocks.push((part, *entry)),
-            Decoded::Unknown => skip(&mut tables.skipped, entry),
-            Decoded::Damaged(damage) => tables.damage.push(damage),
+            Block::Symbols(rows) => tables.symbols.extend(rows),
+            Block::Jit(rows) => tables.jit.extend(rows),
+            Block::Names(table) => tables.names.push(table.map(Arc::from)),
+            Block::LeftOut(rows) => tables.left_out.extend(rows),
+            Block::StackCode(block) => held.code.push((block.first, block.rows)),
+            Block::StackPieces(block) => held.pieces.push((block.first, block.rows)),
+            Block::StackNodes(block) => held.nodes.push((block.first, block.rows)),
+            Block::Snapshots(block) => held.snapshots.push((block.first, block.rows)),
+            Block::UnwindRules(rows) => tables.unwind_rules.extend(rows),
+            Block::CpuTimes(rows) => tables.cpu_times.extend(rows),
+            Block::Waits(rows) => tables.waits.extend(rows),
+            Block::Counters(rows) => tables.counters.extend(rows.into_iter().map(|row| (part, row))),
+            Block::Losses(rows) => tables.losses.extend(rows),
+            Block::Samples => tables.sample_blocks.push(*entry),
+            Block::ImageParts => tables.image_parts.push((part, *entry)),
+            Block::Sources => tables.source_blocks.push((part, *entry)),
         }
     }
     tables.strings = ById::from_blocks(strings);
@@ -332,100 +320,17 @@ fn damaged(entry: &Entry, cause: &str) -> Damage {
     Damage { off: entry.off, len: entry.header.next(entry.off) - entry.off, cause }
 }
 
-fn decode(recording: &Recording, entry: &Entry) -> Result<Decoded, icecore_format::Error> {
-    let Some(layout) = Layout::of(&entry.header) else {
-        return recording.payload(entry).map(|_| Decoded::Unknown);
-    };
-    let payload = || recording.payload(entry);
-    Ok(match layout {
-        Layout::SamplesV1 => Decoded::Samples,
-        Layout::ImagePartsV1 => Decoded::ImageParts,
-        Layout::SourcesV1 => Decoded::Sources,
-        Layout::SessionV1 => {
-            let payload = payload()?;
-            let mut session = payload.view::<SessionV1>()?.to_owned_record()?;
-            clean_session(&mut session);
-            Decoded::Session(Box::new(session))
+fn decode(recording: &Recording, entry: &Entry) -> Decoded {
+    match recording.block(entry, clean) {
+        Ok(Some(mut block)) => {
+            if let Block::Session(session) = &mut block {
+                clean_session(session);
+            }
+            Decoded::Block(block)
         }
-        Layout::StringsV1 => {
-            let payload = payload()?;
-            let view = payload.view::<StringsV1>()?;
-            let rows = view.rows()?.into_iter().map(|(_, text)| clean(text)).collect();
-            Decoded::Strings(view.first_id.to_native(), rows)
-        }
-        Layout::TasksV1 => {
-            let payload = payload()?;
-            let view = payload.view::<TasksV1>()?;
-            Decoded::Tasks(view.first_id.to_native(), view.rows().collect())
-        }
-        Layout::ImagesV1 => {
-            let payload = payload()?;
-            let view = payload.view::<ImagesV1>()?;
-            Decoded::Images(view.first_id.to_native(), view.rows()?)
-        }
-        Layout::StacksV1 => {
-            let payload = payload()?;
-            let view = payload.view::<StacksV1>()?;
-            Decoded::Nodes(view.first_id.to_native(), view.rows()?)
-        }
-        Layout::StackMarksV1 => Decoded::Marks(payload()?.view::<StackMarksV1>()?.rows().collect()),
-        Layout::LifecycleV1 => Decoded::Lifecycle(payload()?.view::<LifecycleV1>()?.rows().collect()),
-        Layout::CgroupsV1 => Decoded::Cgroups(payload()?.view::<CgroupsV1>()?.rows().collect()),
-        Layout::MappingsV1 => Decoded::Mappings(payload()?.view::<MappingsV1>()?.rows().collect()),
-        Layout::KernelSymbolsV1 => {
-            Decoded::KernelSymbols(payload()?.view::<KernelSymbolsV1>()?.rows().collect())
-        }
-        Layout::SymbolsV1 => {
-            let payload = payload()?;
-            let view = payload.view::<SymbolsV1>()?;
-            Decoded::Symbols(view.rows()?.into_iter().map(Symbol::to_owned).collect())
-        }
-        Layout::JitV1 => {
-            let payload = payload()?;
-            let view = payload.view::<JitV1>()?;
-            Decoded::Jit(view.rows()?.into_iter().map(JitCode::to_owned).collect())
-        }
-        Layout::NamesV1 => {
-            let payload = payload()?;
-            let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
-            Decoded::Names(NameTable {
-                places,
-                frames,
-                texts: texts.into_iter().map(|text| clean(text).into()).collect(),
-            })
-        }
-        Layout::LeftOutV1 => Decoded::LeftOut(payload()?.view::<LeftOutV1>()?.rows().collect()),
-        Layout::StackCodeV1 => {
-            let payload = payload()?;
-            let view = payload.view::<StackCodeV1>()?;
-            Decoded::StackCode(view.first_id.to_native(), view.rows().collect())
-        }
-        Layout::StackPiecesV1 => {
-            let payload = payload()?;
-            let view = payload.view::<StackPiecesV1>()?;
-            Decoded::StackPieces(view.first_id.to_native(), view.rows()?)
-        }
-        Layout::StackNodesV1 => {
-            let payload = payload()?;
-            let view = payload.view::<StackNodesV1>()?;
-            Decoded::StackNodes(view.first_id.to_native(), view.rows()?)
-        }
-        Layout::SnapshotsV1 => {
-            let payload = payload()?;
-            let view = payload.view::<SnapshotsV1>()?;
-            Decoded::Snapshots(view.first_id.to_native(), view.rows()?)
-        }
-        Layout::UnwindRulesV1 => {
-            let payload = payload()?;
-            let view = payload.view::<UnwindRulesV1>()?;
-            Decoded::UnwindRules(view.rows()?.into_iter().map(UnwindRule::to_owned).collect())
-        }
-        Layout::CpuTimesV1 => Decoded::CpuTimes(payload()?.view::<CpuTimesV1>()?.rows().collect()),
-        Layout::CountersV1 => Decoded::Counters(payload()?.view::<CountersV1>()?.rows().collect()),
-        Layout::WaitsV1 => Decoded::Waits(payload()?.view::<WaitsV1>()?.rows().collect()),
-        Layout::LossesV1 => Decoded::Losses(payload()?.view::<LossesV1>()?.rows().collect()),
-        Layout::ReceiptV1 => Decoded::Receipt(payload()?.view::<ReceiptV1>()?.to_owned_record()?),
-    })
+        Ok(None) => Decoded::Unknown,
+        Err(error) => Decoded::Damaged(damage(entry, &error)),
+    }
 }
 
 fn skip(skipped: &mut Vec<Skipped>, entry: &Entry) {

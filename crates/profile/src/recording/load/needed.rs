@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::Node;
+use icecore_format::records::{Block, Node};
 
 use super::by_id::ById;
 use super::{Decoded, decode};
@@ -70,7 +70,7 @@ fn blocks(recording: &Recording) -> Option<Vec<(u32, &Entry)>> {
 /// The first id and the nodes of a block; `None` if it is damaged or of a newer version.
 fn rows(recording: &Recording, entry: &Entry) -> Option<(u32, Vec<Node>)> {
     match decode(recording, entry) {
-        Ok(Decoded::Nodes(first, rows)) => Some((first, rows)),
+        Decoded::Block(Block::Stacks(block)) => Some((block.first, block.rows)),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::Layout;
 
 use super::parts::Parts;
-use super::{Decoded, Skipped, Tables, damage, decode, gather, skip};
+use super::{Decoded, Skipped, Tables, decode, gather, skip};
 
 /// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
 pub fn outline(recording: &Recording) -> Tables {
@@ -14,9 +14,8 @@ pub fn outline(recording: &Recording) -> Tables {
     let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::LOSSES, Kind::LEFT_OUT];
     let small: Vec<Entry> =
         entries.iter().filter(|entry| kinds.contains(&entry.header.kind)).copied().collect();
-    let decoded = |entry| decode(recording, entry).unwrap_or_else(|e| Decoded::Damaged(damage(entry, &e)));
-    let blocks: Vec<Decoded> = small.iter().map(decoded).collect();
-    let (parts, _) = Parts::divide(&small, &blocks);
+    let blocks: Vec<Decoded> = small.iter().map(|entry| decode(recording, entry)).collect();
+    let (parts, _) = Parts::divide(&small, blocks.iter().map(Decoded::block));
     // Rows keep the numbers of their sessions: nothing of the outline is looked up by them.
     let found = small.iter().zip(blocks).map(|(entry, block)| (entry, block, 0));
     let mut tables = gather(recording, found, parts);

@@ -20,9 +20,10 @@ mod tests;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{EventV1, IdTable, ReceiptV1, Reference, References, SessionV1};
+use icecore_format::records::{Block, EventV1, IdTable, ReceiptV1, Reference, References, SessionV1};
 
-use super::Decoded;
+/// A block whose texts are clean.
+pub(super) type CleanBlock = Block<Vec<u8>, Box<str>>;
 
 /// The most sessions of a file: as many as fit into the bits above the number of a process.
 pub const MAX_PARTS: usize = 1 << (32 - PID_BITS);
@@ -96,8 +97,11 @@ impl Default for Parts {
 
 impl Parts {
     /// Finds out which block belongs to which session: the number of each block's part, and what is beyond
-    /// [`MAX_PARTS`] is not listed.
-    pub(super) fn divide(entries: &[Entry], blocks: &[Decoded]) -> (Self, Vec<u32>) {
+    /// [`MAX_PARTS`] is not listed. A block is `None` if it was not decoded.
+    pub(super) fn divide<'b>(
+        entries: &[Entry],
+        blocks: impl Iterator<Item = Option<&'b CleanBlock>>,
+    ) -> (Self, Vec<u32>) {
         let mut parts = Self::of_none();
         let mut part_of = Vec::with_capacity(entries.len());
         for (entry, block) in entries.iter().zip(blocks) {
@@ -292,28 +296,30 @@ impl Part {
 
     /// Tells whether a block begins another session. A session whose first block is missing is told by what
     /// cannot be in one session: blocks behind a receipt, or, where blocks are missing, ids that begin anew.
-    fn ends_before(&self, entry: &Entry, block: &Decoded) -> bool {
+    fn ends_before(&self, entry: &Entry, block: Option<&CleanBlock>) -> bool {
         let misses = entry.header.sequence != self.next_sequence;
-        let again = || block.ids().is_some_and(|(table, first, _)| first < self.ids[table as usize].end);
+        let defines = || block?.defines();
+        let again = || defines().is_some_and(|(table, first)| first < self.ids[table as usize].end);
         entry.header.kind == Kind::SESSION || self.has_end || misses && again()
     }
 
-    fn learn(&mut self, entry: &Entry, block: &Decoded) {
+    fn learn(&mut self, entry: &Entry, block: Option<&CleanBlock>) {
         self.next_sequence = entry.header.sequence.saturating_add(1);
         self.has_end |= entry.header.kind == Kind::RECEIPT;
+        let Some(block) = block else { return };
         match block {
-            Decoded::Session(session) => self.session = (**session).clone(),
-            Decoded::Receipt(receipt) => self.receipt = Some(receipt.clone()),
-            Decoded::Samples => {
+            Block::Session(session) => self.session = (**session).clone(),
+            Block::Receipt(receipt) => self.receipt = Some((**receipt).clone()),
+            Block::Samples => {
                 let first = entry.header.first_ns;
                 self.first_sample_ns = Some(self.first_sample_ns.map_or(first, |ns| ns.min(first)));
             }
             _ => {}
         }
-        if let Some((table, first, len)) = block.ids() {
-            let end = first.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
+        if let Some((table, first)) = block.defines() {
+            let len = block.items().and_then(|len| u32::try_from(len).ok());
             let ids = &mut self.ids[table as usize];
-            ids.end = ids.end.max(end);
+            ids.end = ids.end.max(first.saturating_add(len.unwrap_or(u32::MAX)));
         }
     }
 

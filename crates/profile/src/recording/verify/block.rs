@@ -1,15 +1,10 @@
 //! One block by itself: checksum, archive, rows, times; and what it defines and refers to.
 
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
-
 use icecore_format::Error;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, Layout,
-    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, NamesV1, ReceiptV1, Reference, References, SamplesV1,
-    SessionV1, SnapshotsV1, SourcesV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1,
-    StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    Block, IdTable, ImagePartsV1, Layout, Reference, References, SamplesV1, SourcesV1,
 };
 
 use super::runs::{Runs, runs};
@@ -63,69 +58,19 @@ impl Checked {
     }
 
     fn payload(&mut self, layout: Layout, entry: &Entry, payload: &PayloadBytes<'_>) -> Result<(), Error> {
-        let items = match layout {
-            Layout::SessionV1 => {
-                let session = payload.view::<SessionV1>()?.to_owned_record()?;
-                self.events = Some(session.events.len() as u32);
-                session.events.len()
-            }
-            Layout::StringsV1 => {
-                let view = payload.view::<StringsV1>()?;
-                self.defines(IdTable::Strings, view.first_id.to_native(), view.rows()?.len())
-            }
-            Layout::TasksV1 => {
-                let view = payload.view::<TasksV1>()?;
-                self.numbered(IdTable::Tasks, view.first_id.to_native(), view.rows())
-            }
-            Layout::ImagesV1 => {
-                let view = payload.view::<ImagesV1>()?;
-                self.numbered(IdTable::Images, view.first_id.to_native(), view.rows()?)
-            }
-            Layout::StacksV1 => {
-                let view = payload.view::<StacksV1>()?;
-                self.numbered(IdTable::Stacks, view.first_id.to_native(), view.rows()?)
-            }
-            Layout::StackCodeV1 => {
-                let view = payload.view::<StackCodeV1>()?;
-                self.numbered(IdTable::StackCode, view.first_id.to_native(), view.rows())
-            }
-            Layout::StackPiecesV1 => {
-                let view = payload.view::<StackPiecesV1>()?;
-                self.numbered(IdTable::StackPieces, view.first_id.to_native(), view.rows()?)
-            }
-            Layout::StackNodesV1 => {
-                let view = payload.view::<StackNodesV1>()?;
-                self.numbered(IdTable::StackNodes, view.first_id.to_native(), view.rows()?)
-            }
-            Layout::SnapshotsV1 => {
-                let view = payload.view::<SnapshotsV1>()?;
-                self.numbered(IdTable::Snapshots, view.first_id.to_native(), view.rows()?)
-            }
-            Layout::SamplesV1 => {
+        let mut block = decode(layout, payload)?;
+        let items = match &mut block {
+            Block::Samples => {
                 let view = payload.view::<SamplesV1>()?;
                 if view.processes.to_native() != entry.header.processes.0 {
                     self.wrong("the processes in its header are not those in its payload");
                 }
-                self.timed(entry, view.rows()?, |row| row.time_ns)
+                let mut rows = view.rows()?;
+                self.times(entry, &rows, |row| row.time_ns);
+                self.refers(&mut rows, None);
+                rows.len()
             }
-            Layout::LifecycleV1 => {
-                self.timed(entry, payload.view::<LifecycleV1>()?.rows(), |row| row.time_ns)
-            }
-            Layout::CgroupsV1 => self.timed(entry, payload.view::<CgroupsV1>()?.rows(), |row| row.time_ns),
-            Layout::MappingsV1 => self.timed(entry, payload.view::<MappingsV1>()?.rows(), |row| row.time_ns),
-            Layout::CpuTimesV1 => self.timed(entry, payload.view::<CpuTimesV1>()?.rows(), |row| row.time_ns),
-            Layout::CountersV1 => self.timed(entry, payload.view::<CountersV1>()?.rows(), |row| row.time_ns),
-            Layout::WaitsV1 => self.timed(entry, payload.view::<WaitsV1>()?.rows(), |row| row.time_ns),
-            Layout::KernelSymbolsV1 => self.listed(payload.view::<KernelSymbolsV1>()?.rows()),
-            Layout::SymbolsV1 => self.listed(payload.view::<SymbolsV1>()?.rows()?),
-            Layout::JitV1 => self.listed(payload.view::<JitV1>()?.rows()?),
-            Layout::NamesV1 => self.listed(payload.view::<NamesV1>()?.table()?.places),
-            Layout::SourcesV1 => self.listed(payload.view::<SourcesV1>()?.table()?.files),
-            Layout::LeftOutV1 => self.listed(payload.view::<LeftOutV1>()?.rows()),
-            Layout::UnwindRulesV1 => self.listed(payload.view::<UnwindRulesV1>()?.rows()?),
-            Layout::StackMarksV1 => self.listed(payload.view::<StackMarksV1>()?.rows()),
-            Layout::LossesV1 => self.listed(payload.view::<LossesV1>()?.rows()),
-            Layout::ImagePartsV1 => {
+            Block::ImageParts => {
                 let view = payload.view::<ImagePartsV1>()?;
                 let image = view.image.to_native();
                 if entry.header.processes != ImagePartsV1::label(image) {
@@ -134,7 +79,12 @@ impl Checked {
                 self.uses.push((IdTable::Images, runs(vec![image])));
                 view.rows()?.len()
             }
-            Layout::ReceiptV1 => payload.view::<ReceiptV1>()?.to_owned_record().map(|_| 1)?,
+            Block::Sources => {
+                let mut files = payload.view::<SourcesV1>()?.table()?.files;
+                self.refers(&mut files, None);
+                files.len()
+            }
+            decoded => self.decoded(entry, decoded),
         };
         if items as u64 != u64::from(entry.header.items) {
             self.wrong(&format!("holds {items} items, and its header says {}", entry.header.items));
@@ -142,46 +92,39 @@ impl Checked {
         Ok(())
     }
 
-    /// Checks rows without ids that are in no order; returns how many there are.
-    fn listed<R: References>(&mut self, rows: impl IntoIterator<Item = R>) -> usize {
-        let mut seen = Used::default();
-        let count = rows.into_iter().map(|row| seen.row(row)).count();
-        self.uses(seen, None);
-        count
+    /// Checks a block that is not opened apart; returns how many items it has.
+    fn decoded(&mut self, entry: &Entry, block: &mut Borrowed<'_>) -> usize {
+        match block {
+            Block::Session(session) => self.events = Some(session.events.len() as u32),
+            Block::Lifecycle(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::Cgroups(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::Mappings(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::CpuTimes(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::Counters(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::Waits(rows) => self.times(entry, rows, |row| row.time_ns),
+            // These are in no order of time.
+            Block::Strings(_) | Block::Tasks(_) | Block::Images(_) | Block::Stacks(_) => {}
+            Block::StackCode(_) | Block::StackPieces(_) | Block::StackNodes(_) | Block::Snapshots(_) => {}
+            Block::KernelSymbols(_) | Block::Symbols(_) | Block::Jit(_) | Block::Names(_) => {}
+            Block::LeftOut(_) | Block::UnwindRules(_) | Block::StackMarks(_) | Block::Losses(_) => {}
+            Block::Receipt(_) | Block::Samples | Block::ImageParts | Block::Sources => {}
+        }
+        let (own, items) = (block.defines(), block.items().unwrap_or_default());
+        self.refers(block, own);
+        if let Some((table, first)) = own {
+            self.defines(table, first, items);
+        }
+        items
     }
 
-    /// Checks rows that are ordered by time; returns how many there are.
-    fn timed<R: References>(
-        &mut self,
-        entry: &Entry,
-        rows: impl IntoIterator<Item = R>,
-        time_ns: impl Fn(&R) -> u64,
-    ) -> usize {
+    /// Takes note of what rows refer to.
+    fn refers(&mut self, rows: &mut impl References, own: Option<(IdTable, u32)>) {
         let mut seen = Used::default();
-        let times = rows.into_iter().map(|row| {
-            let ns = time_ns(&row);
-            seen.row(row);
-            ns
-        });
-        let count = self.times(entry, times);
-        self.uses(seen, None);
-        count
+        rows.visit(&mut |reference| seen.see(reference));
+        self.uses(seen, own);
     }
 
-    /// Checks rows that have ids; returns how many there are.
-    fn numbered<R: References>(
-        &mut self,
-        table: IdTable,
-        first: u32,
-        rows: impl IntoIterator<Item = R>,
-    ) -> usize {
-        let mut seen = Used::default();
-        let count = rows.into_iter().map(|row| seen.row(row)).count();
-        self.uses(seen, Some((table, first)));
-        self.defines(table, first, count)
-    }
-
-    /// Takes note of what rows refer to. Of their own table these are ids in front of `first`: what a row refers to in
+    /// Keeps what rows refer to. Of their own table these are ids in front of `first`: what a row refers to in
     /// its own block lies in front of it, as the format has no other way to say it.
     fn uses(&mut self, seen: Used, own: Option<(IdTable, u32)>) {
         self.last_event = seen.last_event;
@@ -195,8 +138,8 @@ impl Checked {
         }
     }
 
-    /// Takes note of ids; returns how many rows there are.
-    fn defines(&mut self, table: IdTable, first: u32, rows: usize) -> usize {
+    /// Takes note of ids.
+    fn defines(&mut self, table: IdTable, first: u32, rows: usize) {
         let least = table.first_id();
         let last = u32::try_from(rows).ok().and_then(|rows| first.checked_add(rows.saturating_sub(1)));
         match last {
@@ -205,19 +148,17 @@ impl Checked {
             Some(_) => self.wrong(&format!("ids begin at {first}, and the first there can be is {least}")),
             None => self.wrong(&format!("{rows} ids from {first} on run over")),
         }
-        rows
     }
 
-    /// Checks the times of rows; returns how many there are.
-    fn times(&mut self, entry: &Entry, times: impl Iterator<Item = u64>) -> usize {
+    /// Checks the times of rows, which are ordered by them.
+    fn times<R>(&mut self, entry: &Entry, rows: &[R], time_ns: impl Fn(&R) -> u64) {
         let span = entry.header.first_ns..=entry.header.last_ns;
-        let (mut rows, mut before) = (0, 0);
+        let mut before = 0;
         let (mut outside, mut disorder) = (None, None);
-        for ns in times {
-            outside = outside.or((!span.contains(&ns)).then_some((rows, ns)));
-            disorder = disorder.or((ns < before).then_some((rows, ns, before)));
+        for (row, ns) in rows.iter().map(time_ns).enumerate() {
+            outside = outside.or((!span.contains(&ns)).then_some((row, ns)));
+            disorder = disorder.or((ns < before).then_some((row, ns, before)));
             before = ns;
-            rows += 1;
         }
         if let Some((row, ns)) = outside {
             let (first, last) = (span.start(), span.end());
@@ -226,7 +167,6 @@ impl Checked {
         if let Some((row, ns, before)) = disorder {
             self.wrong(&format!("row {row} is of {ns} ns, and the one in front of it of {before} ns"));
         }
-        rows
     }
 }
 
@@ -240,37 +180,24 @@ struct Used {
 
 impl Used {
     #[inline]
-    fn row(&mut self, mut row: impl References) {
-        row.visit(&mut |reference| match reference {
+    fn see(&mut self, reference: Reference<'_>) {
+        match reference {
             Reference::Id(table, id) => self.ids[table as usize].push(*id),
             Reference::Event(event) => self.last_event = self.last_event.max(Some(*event)),
             Reference::Time(_) | Reference::Process(_) => {}
-        });
+        }
     }
 }
 
+/// A block that borrows its bytes from the payload.
+type Borrowed<'a> = Block<&'a [u8], &'a [u8]>;
+
+fn decode<'a>(layout: Layout, payload: &'a PayloadBytes<'_>) -> Result<Borrowed<'a>, Error> {
+    Block::decode(layout, payload.as_bytes(), |text| text)
+}
+
 /// Hashes the rows of a block that defines ids, so that two of them can be compared.
-pub(super) fn row_hashes(recording: &Recording, entry: &Entry, table: IdTable) -> Option<Vec<u64>> {
-    fn hash(row: impl Hash) -> u64 {
-        BuildHasherDefault::<DefaultHasher>::default().hash_one(row)
-    }
+pub(super) fn row_hashes(recording: &Recording, entry: &Entry) -> Option<Vec<u64>> {
     let payload = recording.payload(entry).ok()?;
-    Some(match table {
-        IdTable::Strings => {
-            payload.view::<StringsV1>().ok()?.rows().ok()?.into_iter().map(|(_, text)| hash(text)).collect()
-        }
-        IdTable::Tasks => payload.view::<TasksV1>().ok()?.rows().map(hash).collect(),
-        IdTable::Images => payload.view::<ImagesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        IdTable::Stacks => payload.view::<StacksV1>().ok()?.rows().ok()?.into_iter().map(hash).collect(),
-        IdTable::StackCode => payload.view::<StackCodeV1>().ok()?.rows().map(hash).collect(),
-        IdTable::StackPieces => {
-            payload.view::<StackPiecesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
-        }
-        IdTable::StackNodes => {
-            payload.view::<StackNodesV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
-        }
-        IdTable::Snapshots => {
-            payload.view::<SnapshotsV1>().ok()?.rows().ok()?.into_iter().map(hash).collect()
-        }
-    })
+    Some(decode(Layout::of(&entry.header)?, &payload).ok()?.hashes())
 }

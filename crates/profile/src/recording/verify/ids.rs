@@ -85,7 +85,7 @@ impl SessionIds {
             self.compared += 1;
             let (from, to) = (first.max(*start), last.min(*end));
             let meaning = |entry: &Entry, at: u32| {
-                let hashes = row_hashes(recording, entry, table)?;
+                let hashes = row_hashes(recording, entry)?;
                 hashes.get((from - at) as usize..=(to - at) as usize).map(<[u64]>::to_vec)
             };
             let is_same = meaning(earlier, *start) == meaning(entry, first);

@@ -1,5 +1,5 @@
 use icecore_format::block::{BlockHeader, Codec, Processes};
-use icecore_format::records::{EventMeaning, Sample, StackRepair, Task, WalkEnd};
+use icecore_format::records::{EventMeaning, Numbered, Sample, StackRepair, Task, WalkEnd};
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn entry(kind: Kind, sequence: u64) -> Entry {
     Entry { off: 64 + sequence * 64, header }
 }
 
-fn session(host: &str, start_ns: u64, start_unix_ns: u64) -> (Kind, Decoded) {
+fn session(host: &str, start_ns: u64, start_unix_ns: u64) -> (Kind, CleanBlock) {
     let event = |name: &str| EventV1 {
         name: name.into(),
         unit: "ns".into(),
@@ -29,25 +29,26 @@ fn session(host: &str, start_ns: u64, start_unix_ns: u64) -> (Kind, Decoded) {
     };
     let events = vec![event("cpu-clock"), event(host)];
     let session = SessionV1 { host: host.into(), start_ns, start_unix_ns, events, ..SessionV1::default() };
-    (Kind::SESSION, Decoded::Session(Box::new(session)))
+    (Kind::SESSION, Block::Session(Box::new(session)))
 }
 
-fn tasks(first: u32, tgids: &[u32]) -> (Kind, Decoded) {
+fn tasks(first: u32, tgids: &[u32]) -> (Kind, CleanBlock) {
     let rows = tgids.iter().map(|tgid| Task { tgid: *tgid, tid: *tgid, comm: 1 }).collect();
-    (Kind::TASKS, Decoded::Tasks(first, rows))
+    (Kind::TASKS, Block::Tasks(Numbered { table: IdTable::Tasks, first, rows }))
 }
 
-fn strings(first: u32, len: usize) -> (Kind, Decoded) {
-    (Kind::STRINGS, Decoded::Strings(first, vec!["x".into(); len]))
+fn strings(first: u32, len: usize) -> (Kind, CleanBlock) {
+    let rows = vec!["x".into(); len];
+    (Kind::STRINGS, Block::Strings(Numbered { table: IdTable::Strings, first, rows }))
 }
 
 /// Divides and shifts blocks; `gaps` are sequence numbers that are missing.
-fn divided(blocks: Vec<(Kind, Decoded)>, gaps: &[u64]) -> (Parts, Vec<u32>, Vec<Decoded>) {
+fn divided(blocks: Vec<(Kind, CleanBlock)>, gaps: &[u64]) -> (Parts, Vec<u32>, Vec<CleanBlock>) {
     let sequences = (0..).filter(|sequence| !gaps.contains(sequence));
     let entries: Vec<Entry> =
         sequences.zip(&blocks).map(|(sequence, (kind, _))| entry(*kind, sequence)).collect();
-    let mut blocks: Vec<Decoded> = blocks.into_iter().map(|(_, block)| block).collect();
-    let (parts, part_of) = Parts::divide(&entries, &blocks);
+    let mut blocks: Vec<CleanBlock> = blocks.into_iter().map(|(_, block)| block).collect();
+    let (parts, part_of) = Parts::divide(&entries, blocks.iter().map(Some));
     for (block, part) in blocks.iter_mut().zip(&part_of) {
         parts.part(*part).shift(block).expect("room");
     }
@@ -77,7 +78,8 @@ fn sample(time_ns: u64, task: u32, event: u8, user_stack: u32) -> Sample {
 #[test]
 fn one_session_keeps_all_its_numbers() {
     let (parts, _, blocks) = divided(vec![session("a", 500, 9_000), tasks(0, &[u32::MAX])], &[]);
-    assert!(matches!(&blocks[1], Decoded::Tasks(0, rows) if rows[0].tgid == u32::MAX && rows[0].comm == 1));
+    let Block::Tasks(Numbered { first: 0, rows, .. }) = &blocks[1] else { panic!("tasks") };
+    assert_eq!(rows[..], [Task { tgid: u32::MAX, tid: u32::MAX, comm: 1 }]);
     let sample = sample(1, 77, 200, u32::MAX);
     assert_eq!(parts.part(0).row(sample), sample);
     assert_eq!((parts.zero_ns(), parts.start_unix_ns(), parts.pid(u32::MAX)), (500, 9_000, u32::MAX));
@@ -93,12 +95,12 @@ fn no_number_of_one_session_is_one_of_another() {
             session("b", 700, 9_050),
             strings(1, 2),
             tasks(0, &[100]),
-            (Kind::SAMPLES, Decoded::Samples),
+            (Kind::SAMPLES, Block::Samples),
         ],
         &[],
     );
     assert_eq!(part_of, [0, 0, 0, 1, 1, 1, 1]);
-    let Decoded::Tasks(first, rows) = &blocks[5] else { panic!("tasks") };
+    let Block::Tasks(Numbered { first, rows, .. }) = &blocks[5] else { panic!("tasks") };
     assert_eq!(
         (*first, rows[0].comm),
         (3, 6),
@@ -128,7 +130,7 @@ fn times_count_from_the_earliest_start_and_are_never_negative() {
 
 #[test]
 fn a_session_whose_first_block_is_gone_is_not_taken_for_the_one_in_front_of_it() {
-    let receipt = || (Kind::RECEIPT, Decoded::Receipt(ReceiptV1::default()));
+    let receipt = || (Kind::RECEIPT, Block::Receipt(Box::default()));
     let (_, part_of, _) = divided(vec![session("a", 1, 1), tasks(0, &[1]), receipt(), tasks(0, &[2])], &[3]);
     assert_eq!(part_of, [0, 0, 0, 1], "behind a receipt");
     let (_, part_of, _) = divided(vec![session("a", 1, 1), tasks(0, &[1]), tasks(0, &[2])], &[2]);
@@ -152,8 +154,8 @@ fn hostile_numbers_of_sessions_and_of_ids_are_bounded() {
     ];
     let entries: Vec<Entry> =
         (0..).zip(&blocks).map(|(sequence, (kind, _))| entry(*kind, sequence)).collect();
-    let mut blocks: Vec<Decoded> = blocks.into_iter().map(|(_, block)| block).collect();
-    let (parts, _) = Parts::divide(&entries, &blocks);
+    let mut blocks: Vec<CleanBlock> = blocks.into_iter().map(|(_, block)| block).collect();
+    let (parts, _) = Parts::divide(&entries, blocks.iter().map(Some));
     let refused = parts.part(1).shift(&mut blocks[3]).expect_err("no more numbers");
     assert_eq!(refused, "id 4294967296 of all sessions together is too large");
     let strange = sample(u64::MAX, u32::MAX, 255, u32::MAX);
