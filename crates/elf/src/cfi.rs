@@ -6,7 +6,11 @@ use gimli::{
 };
 use object::Endianness;
 
-use crate::{Layout, MAX_ENTRY_BYTES};
+use crate::Layout;
+
+/// The longest entry of unwind tables that is read, bytes: it bounds the work for one function. Most have tens; the longest of some
+/// hundred programs and libraries, in rustc, has 33 KiB.
+pub const MAX_ENTRY_BYTES: u32 = 128 << 10;
 
 /// The longest common part of descriptions (CIE) that is read, bytes. Compilers write 20 to 40.
 pub const MAX_CIE_BYTES: u32 = 1 << 10;

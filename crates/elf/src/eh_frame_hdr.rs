@@ -8,11 +8,9 @@ use gimli::{EhFrame, UnwindSection as _};
 use object::read::ReadRef;
 use object::{Endian as _, Endianness};
 
+use crate::cfi::MAX_ENTRY_BYTES;
 use crate::{Layout, Svma, cfi};
 
-/// The longest entry of unwind tables that is read, bytes: it bounds the work for one function. Most have tens; the longest of some
-/// hundred programs and libraries, in rustc, has 33 KiB.
-pub const MAX_ENTRY_BYTES: u32 = 128 << 10;
 /// Version 1; address of `.eh_frame` relative to itself, 4 bytes; count, 4 bytes; rows relative to the section, 2 × 4
 /// bytes. Every linker writes that.
 const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];

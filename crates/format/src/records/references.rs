@@ -5,7 +5,7 @@
 //! depends on the session: [`References::visit`] shows these fields, and only these. `references!` lists every field
 //! of a row type, so a new field does not compile until its line in that list says what it is.
 
-use super::{Location, Mark, ReceiptV1, SessionV1, Word};
+use super::{ReceiptV1, SessionV1};
 
 /// Rows that are numbered by ids.
 ///
@@ -160,38 +160,10 @@ macro_rules! plain {
 }
 plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>);
 
-impl References for Location {
-    #[inline]
-    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
-        match self {
-            Self::Address(_) => {}
-            Self::Image { image, file_off: _ } => see(Reference::Id(IdTable::Images, image)),
-        }
-    }
-}
-
-impl References for Word {
-    #[inline]
-    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
-        match self {
-            Self::Code(code) => see(Reference::Id(IdTable::StackCode, code)),
-            Self::Stack(_) => {}
-        }
-    }
-}
-
-impl References for (u32, Mark) {
-    #[inline]
-    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
-        let (node, Mark(_)) = self;
-        see(Reference::Id(IdTable::Stacks, node));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{JitCode, JitLine, Node, Task};
+    use crate::records::{JitCode, JitLine, Location, Node, Task};
 
     fn seen(row: &mut impl References) -> Vec<String> {
         let mut seen = Vec::new();

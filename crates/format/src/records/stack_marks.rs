@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::payload;
+use super::{IdTable, Reference, References, payload};
 use crate::kind::Kind;
 
 /// What is to be known of a frame: bits, which are on disk.
@@ -28,6 +28,14 @@ impl Mark {
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl References for (u32, Mark) {
+    #[inline]
+    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
+        let (node, Mark(_)) = self;
+        see(Reference::Id(IdTable::Stacks, node));
     }
 }
 

@@ -16,7 +16,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{ArchivedPacked, Packed, fold, narrow, unfold};
-use super::{Location, payload, references, rows_of};
+use super::{IdTable, Location, Reference, References, payload, references, rows_of};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -41,6 +41,16 @@ pub struct StackPiece {
     pub mask: u64,
     /// These words, the lowest address first.
     pub words: Vec<Word>,
+}
+
+impl References for Word {
+    #[inline]
+    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
+        match self {
+            Self::Code(code) => see(Reference::Id(IdTable::StackCode, code)),
+            Self::Stack(_) => {}
+        }
+    }
 }
 
 references!(StackPiece { mask: plain, words: within });

@@ -3,7 +3,7 @@
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, narrow};
-use super::{payload, references, rows_of};
+use super::{IdTable, Reference, References, payload, references, rows_of};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -29,6 +29,16 @@ pub struct Node {
     pub parent: u32,
     /// Its code.
     pub location: Location,
+}
+
+impl References for Location {
+    #[inline]
+    fn visit(&mut self, see: &mut impl FnMut(Reference<'_>)) {
+        match self {
+            Self::Address(_) => {}
+            Self::Image { image, file_off: _ } => see(Reference::Id(IdTable::Images, image)),
+        }
+    }
 }
 
 references!(Node { parent: id(Stacks), location: within });
