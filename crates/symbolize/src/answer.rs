@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Reason;
-use crate::image::{FileOff, Identity, Svma};
+use crate::identity::Identity;
+use crate::image::{FileOff, Svma};
 
 /// One image, and the offsets in it that want a name.
 #[derive(Debug, Clone, Copy)]

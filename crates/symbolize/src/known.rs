@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use super::Answer;
-use super::image::{FileOff, Stamp};
+use super::identity::Stamp;
+use super::image::FileOff;
 
 /// Keeps answers about images.
 pub trait Known: fmt::Debug + Send + Sync {

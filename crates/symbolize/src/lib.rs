@@ -40,6 +40,7 @@ mod dwarf;
 mod go;
 mod gsym;
 mod guard;
+mod identity;
 pub mod image;
 mod job;
 mod known;

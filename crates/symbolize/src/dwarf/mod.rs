@@ -10,6 +10,7 @@
 //! | `sources` | gives the files of one image to gimli |
 //! | `info`, `extent` | units, and where the code of an entry is |
 //! | `asked`, `sweep` | which units may know which address |
+//! | `context` | what the units of an image share |
 //! | `unit` | everything about the addresses of one unit; keeps only the answers |
 //! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
 //! | `checksums` | MD5 of source files |
@@ -20,6 +21,7 @@
 
 mod asked;
 mod checksums;
+mod context;
 mod extent;
 mod info;
 mod lines;
@@ -40,11 +42,11 @@ use super::guard::{Broken, Guard};
 use super::strings::Strings;
 use asked::Asked;
 pub(crate) use checksums::checksums;
+use context::Context;
 use icecore_elf::Svma;
 use info::Info;
 pub(crate) use sources::{OpenSplit, Sources, SplitName, is_read};
 use sweep::Claim;
-use unit::Context;
 
 /// Bytes of a file.
 type Slice<'d> = EndianSlice<'d, RunTimeEndian>;

@@ -2,9 +2,9 @@
 
 use gimli::{DwoId, Section, UnitHeader, UnitType};
 
+use super::context::Context;
 use super::info::{Info, Root};
 use super::sources::{SplitName, load_split};
-use super::unit::Context;
 use super::{Broken, Dwarf, Slice};
 use crate::image::Sections;
 

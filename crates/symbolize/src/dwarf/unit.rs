@@ -2,27 +2,17 @@
 
 use std::sync::Arc;
 
-use gimli::{DwLang, DwarfPackage, constants as dw};
+use gimli::{DwLang, constants as dw};
 
 use super::asked::Asked;
+use super::context::Context;
 use super::info::{Info, Root};
 use super::lines::{Lines, SourceFiles, SourceLine};
 use super::origin::Origins;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
-use super::{Broken, Function, Guard, OpenSplit, Slice, Strings, split};
+use super::{Broken, Function, split};
 use icecore_elf::Svma;
-
-/// What all units of an image share.
-pub(super) struct Context<'d, 'a> {
-    pub(super) info: &'a Info<'d>,
-    pub(super) supplement: Option<&'a Info<'d>>,
-    pub(super) package: Option<&'a DwarfPackage<Slice<'d>>>,
-    pub(super) open_split: &'a OpenSplit<'a>,
-    pub(super) asked: Asked<'a>,
-    pub(super) strings: &'a Strings,
-    pub(super) guard: &'a Guard,
-}
 
 /// Positions of requested addresses, and their functions, innermost first.
 pub(super) type UnitAnswers = Vec<(u32, Vec<Function>)>;

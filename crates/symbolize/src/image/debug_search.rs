@@ -8,7 +8,7 @@ use super::search::Spot;
 use super::{
     Attempt, ElfFile, FileSource, Files, FoundFile, Identity, Knowledge, Layout, Looked, Outcome, Search,
 };
-use super::{gsym, mini, places, split};
+use super::{gsym_search, mini, places, split};
 use crate::Reason;
 
 /// A search in progress.
@@ -235,7 +235,7 @@ impl<'s> DebugSearch<'s> {
         let path = self.path().0;
         files.dwp = files.dwarf().and_then(|dwarf| split::package(dwarf, path, self.search));
         if files.dwarf().is_none() {
-            files.gsym = gsym::find(&files.image, path, self.search, &mut self.attempts);
+            files.gsym = gsym_search::find(&files.image, path, self.search, &mut self.attempts);
         }
         let missing_alt = wanted.filter(|_| files.alt.is_none());
         Looked { files: Ok(files), attempts: self.attempts, missing_alt }

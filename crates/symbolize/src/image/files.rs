@@ -1,11 +1,7 @@
-//! Finds the files of an image, and tells how much each of them can name.
+//! The files of an image that were found, and how much each of them can name.
 
-use std::fmt;
-
-use super::debug_search::DebugSearch;
-use super::identify::without_file;
 use super::pointers::Altlink;
-use super::{Attempt, ElfFile, FileSource, Gsym, Identity, Layout, Search};
+use super::{Attempt, ElfFile, FileOff, FileSource, Layout, Stamp};
 use crate::Reason;
 
 /// The files of an image that were found.
@@ -23,6 +19,15 @@ pub struct Files {
     pub(crate) dwp: Option<(ElfFile, Layout)>,
     /// The GSYM that was made from the DWARF, if no file has DWARF.
     pub(crate) gsym: Option<Gsym>,
+}
+
+/// The GSYM of an image.
+#[derive(Debug)]
+pub(crate) enum Gsym {
+    /// A section of the image: its offset and length.
+    Section(FileOff, u64),
+    /// A file of its own, which is not ELF.
+    Alone(ElfFile),
 }
 
 /// A file, and its source.
@@ -104,17 +109,6 @@ impl Files {
     }
 }
 
-/// The state of a file when names were taken from it: after a change, its answers may differ.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp {
-    /// Its path on this machine.
-    pub path: String,
-    /// Length, bytes.
-    pub len: u64,
-    /// Last modification, ns since 1970-01-01 UTC.
-    pub modified_unix_ns: u64,
-}
-
 /// The result of a search.
 #[derive(Debug)]
 pub struct Looked {
@@ -167,47 +161,5 @@ impl Looked {
             state.text += &format!("{role} {source} {numbers:?} {real_path:?}\n");
         }
         state
-    }
-}
-
-/// Files of images that another source provides, such as a recording.
-pub trait Carried: fmt::Debug + Sync {
-    /// Opens the file of an image; `None` if this source does not have it.
-    fn open(&self, image: &Identity) -> Option<ElfFile>;
-
-    /// Learns what a search for the files of an image has found; `is_carried` is true if one of them came from this source.
-    fn note(&self, _image: &Identity, _is_carried: bool, _found: &Looked) {}
-}
-
-/// Finds the files of images.
-#[derive(Debug, Clone, Copy)]
-pub struct Finder<'a> {
-    /// The places on this machine.
-    pub search: &'a Search,
-    /// The files that the recording contains.
-    pub embedded: Option<&'a dyn Carried>,
-}
-
-impl Finder<'_> {
-    /// Searches the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the recorded
-    /// path, as a debug file beside it, by its debuglink, and among downloads. Stops as soon as it has the image and its DWARF.
-    ///
-    /// # Cost   a few system calls for each path; a debuglink reads the whole debug file for its checksum
-    pub fn look(&self, wanted: &Identity) -> Looked {
-        let embedded = self.embedded.and_then(|embedded| {
-            let file = embedded.open(wanted)?;
-            let layout = file.layout().ok()?;
-            Some(FoundFile { file, layout, source: FileSource::Embedded })
-        });
-        let is_carried = embedded.is_some();
-        let search = DebugSearch::new(wanted, self.search, embedded);
-        let looked = match without_file(wanted.kind) {
-            Some(reason) => search.nowhere(reason),
-            None => search.run(),
-        };
-        if let Some(embedded) = self.embedded {
-            embedded.note(wanted, is_carried, &looked);
-        }
-        looked
     }
 }

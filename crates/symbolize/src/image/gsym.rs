@@ -1,12 +1,9 @@
-//! Finds GSYM, LLVM's format for names, inlined calls and lines: a section of the image, or a file beside it.
+//! Reads the header of GSYM, LLVM's format for names, inlined calls and lines: a section of the image, or a file beside it.
 
-use std::path::Path;
-
-use super::search::Spot;
-use super::{Attempt, ElfFile, FileOff, FileSource, FoundFile, Outcome, Search, Svma};
+use super::{ElfFile, FileOff, Svma};
 
 /// The name of the section, if the image contains it.
-const SECTION: &str = ".gsym";
+pub(super) const SECTION: &str = ".gsym";
 /// The length of the header, bytes.
 pub(crate) const HEADER_LEN: usize = 48;
 /// `GSYM`, as a little-endian number: recorded machines have this byte order, and `llvm-gsymutil` writes that of the image.
@@ -15,15 +12,6 @@ const MAGIC: u32 = 0x4753_594d;
 const VERSION: u16 = 1;
 /// The bytes of the header that are reserved for a build-id.
 const MAX_UUID_LEN: usize = 20;
-
-/// The GSYM of an image.
-#[derive(Debug)]
-pub(crate) enum Gsym {
-    /// A section of the image: its offset and length.
-    Section(FileOff, u64),
-    /// A file of its own, which is not ELF.
-    Alone(ElfFile),
-}
 
 /// The header.
 ///
@@ -80,46 +68,6 @@ impl Header {
 pub(super) fn build_id(file: &ElfFile) -> Option<Vec<u8>> {
     let header = Header::parse(&file.bytes(FileOff(0), HEADER_LEN as u64)?)?;
     Some(header.build_id).filter(|build_id| !build_id.is_empty())
-}
-
-/// Finds the GSYM of an image, and adds the files that it tried to the attempts.
-pub(super) fn find(
-    image: &FoundFile,
-    recorded: &Path,
-    search: &Search,
-    attempts: &mut Vec<Attempt>,
-) -> Option<Gsym> {
-    section(image).or_else(|| alone(image, recorded, search, attempts))
-}
-
-/// Finds the section. One with another build-id was made for another build.
-fn section(image: &FoundFile) -> Option<Gsym> {
-    let layout = &image.layout;
-    let section = layout.section(SECTION).filter(|_| layout.has(SECTION))?;
-    let header = image.file.bytes(section.off, HEADER_LEN as u64)?;
-    let header = Header::parse(&header).filter(|_| section.compressed_from.is_none())?;
-    let is_own = header.build_id.is_empty() || header.build_id == layout.build_id;
-    is_own.then_some(Gsym::Section(section.off, section.len))
-}
-
-fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec<Attempt>) -> Option<Gsym> {
-    let wanted = &image.layout.build_id;
-    let in_tree = search.symbols.gsym_of_build_id(wanted).iter().cloned();
-    let in_tree = in_tree.map(|path| (FileSource::Symbols, Spot::here(path)));
-    let name = image.file.real_path.file_name().unwrap_or_default();
-    let beside = [search.beside(&image.file.real_path, name), search.spot(recorded).1];
-    let beside = beside.into_iter().map(|spot| (FileSource::DebugDir, spot.with_suffix(SECTION)));
-    for (source, spot) in in_tree.chain(beside) {
-        // Few users have such files, so a path without one is not listed as an attempt.
-        let Ok(file) = spot.open() else { continue };
-        let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
-        let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
-        attempts.push(Attempt { source, path: spot.shown(), outcome });
-        if is_own {
-            return Some(Gsym::Alone(file));
-        }
-    }
-    None
 }
 
 #[cfg(test)]
