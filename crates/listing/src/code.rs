@@ -11,7 +11,7 @@ use super::data::data;
 use super::decode::{Decoded, decode};
 use icecore_profile::recording::load::clean;
 use icecore_profile::stacks::calls::with_code;
-use icecore_profile::stacks::repair::unwind_tables;
+use icecore_profile::stacks::unwind_tables;
 use icecore_symbolize::image::{ElfFile, FileOff, FileSource, Files, Finder, Identity, Layout, Svma};
 use icecore_symbolize::{Answer, Function, Reason, Wanted, symbolize};
 use icecore_unwind::UnwindTables;

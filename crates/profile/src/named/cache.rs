@@ -25,14 +25,10 @@ use super::found::{Draft, StoredPlace};
 use crate::random_uuid;
 use crate::recording::load::clean;
 pub use folder::Stats;
-use folder::open;
+use folder::{Contents, open};
 use icecore_symbolize::image::{FileOff, Stamp};
 use icecore_symbolize::{Answer, Answers, Known};
 
-/// The writer of a file. The number after the version goes up whenever answers change.
-const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1");
-/// The suffix of the names of cache files.
-const SUFFIX: &str = ".names";
 /// The lengths of build-ids that can name a file, bytes.
 const BUILD_ID_LENS: std::ops::RangeInclusive<usize> = 4..=64;
 
@@ -145,7 +141,7 @@ impl Cache {
             id if BUILD_ID_LENS.contains(&id.len()) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
             _ => return None,
         };
-        Some(self.dir.join(name + SUFFIX))
+        Some(self.dir.join(name + Contents::Names.suffix()))
     }
 
     fn replace(
@@ -167,7 +163,10 @@ impl Cache {
         };
         let images: Vec<Image> = files.iter().zip(1..).map(image).collect();
         self.create(path, |writer| {
-            writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
+            writer.append(&SessionV1 {
+                recorder: Contents::Names.maker().to_owned(),
+                ..SessionV1::default()
+            })?;
             writer.append(&StringsV1::from_rows(1, &paths))?;
             writer.append(&ImagesV1::from_rows(0, &images))?;
             for table in tables {
@@ -239,8 +238,8 @@ fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>
         len: image.size_bytes,
         modified_unix_ns: image.modified_unix_ns,
     };
-    let is_ours =
-        session.recorder == MAKER && images.iter().all(|image| image.build_id == build_id && image.path > 0);
+    let is_ours = session.recorder == Contents::Names.maker()
+        && images.iter().all(|image| image.build_id == build_id && image.path > 0);
     if !is_ours || !files.is_empty() && images.iter().map(source).ne(files.iter().cloned()) {
         return Ok(None);
     }

@@ -2,12 +2,13 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`hits`] | samples, filtered and made distinct |
+//! | `selection`, [`hits`] | samples, filtered and made distinct |
 //! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
 //! | `counters` | values of counters, filtered |
 //! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
 //! | [`mounts`] | the mount namespace of recorded paths |
+//! | [`unwind_tables`] | the unwind tables in the files of an image |
 //! | [`waits`] | what rows of waits say of samples; kinds of waits |
 //! | `weigh` | how many samples hit each image |
 
@@ -18,5 +19,7 @@ pub mod kernel;
 pub mod locate;
 pub mod mounts;
 pub mod repair;
+mod selection;
+pub mod unwind_tables;
 pub mod waits;
 pub(crate) mod weigh;

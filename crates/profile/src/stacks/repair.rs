@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `memory` | the words of a snapshot, by address |
 //! | `code` | the code at an address of a process |
-//! | `unwind_tables` | the unwind tables of images |
+//! | `tables` | the unwind tables of images |
 //! | `batch` | unwinds one sample after the other |
 //! | `audit` | compares walks by unwind tables with unwound stacks |
 //! | `choose` | chooses between the walk and the unwound stack |
@@ -33,8 +33,8 @@ mod memory;
 mod over;
 mod stored;
 mod suspect;
+mod tables;
 mod trampolines;
-pub mod unwind_tables;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -57,8 +57,8 @@ use icecore_symbolize::image::Finder;
 use icecore_unwind::{Limits, Unwinder};
 pub(crate) use looks::{Look, Looks, Watched, are_valid};
 pub use suspect::{Suspects, skips_interrupted, suspects};
+use tables::TableSources;
 pub(crate) use trampolines::trampolines;
-use unwind_tables::TableSources;
 
 /// Samples that are unwound together and share what was learned of calls.
 const BATCH: usize = 512;

@@ -9,7 +9,7 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::SessionV1;
 
-use super::{Cache, MAKER, SUFFIX, unwound};
+use super::Cache;
 
 /// The most images whose names are kept.
 const MAX_IMAGES: usize = 4096;
@@ -135,24 +135,26 @@ impl Contents {
         Self::ALL.into_iter().find(|kind| name.ends_with(kind.suffix().as_bytes()))
     }
 
-    fn suffix(self) -> &'static str {
+    /// Returns the suffix of the names of its files.
+    pub(super) fn suffix(self) -> &'static str {
         match self {
-            Self::Names => SUFFIX,
-            Self::Stacks => unwound::SUFFIX,
+            Self::Names => ".names",
+            Self::Stacks => ".unwound",
         }
     }
 
-    fn maker(self) -> &'static str {
+    /// Returns the writer that its files state. The number after the version goes up whenever what they contain changes.
+    pub(super) fn maker(self) -> &'static str {
         match self {
-            Self::Names => MAKER,
-            Self::Stacks => unwound::MAKER,
+            Self::Names => concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1"),
+            Self::Stacks => concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " unwound 2"),
         }
     }
 
     fn limits(self) -> Limits {
         match self {
             Self::Names => Limits { files: MAX_IMAGES, bytes: u64::MAX },
-            Self::Stacks => unwound::LIMITS,
+            Self::Stacks => Limits { files: 1024, bytes: 1 << 30 },
         }
     }
 }

@@ -18,17 +18,11 @@ use icecore_format::write::Writer;
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256, digest};
 
-use super::folder::{Limits, open};
+use super::folder::{Contents, open};
 use super::{Cache, texts};
 use crate::stacks::calls::Counts;
 use crate::stacks::repair::{Look, New, RepairedStacks};
 
-/// The writer of a file.
-pub(super) const MAKER: &str = concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " unwound 2");
-/// The suffix of the names of these files.
-pub(super) const SUFFIX: &str = ".unwound";
-/// The most that is kept of all recordings.
-pub(super) const LIMITS: Limits = Limits { files: 1024, bytes: 1 << 30 };
 /// The most selections of samples of which a file has the judged calls.
 const MAX_JUDGED: usize = 16;
 /// The largest file that is written, bytes.
@@ -82,7 +76,7 @@ impl Cache {
         }
         let mut whole = Context::new(&SHA256);
         // None of the texts has a NUL.
-        for text in [MAKER, &own_build()?, selection] {
+        for text in [Contents::Stacks.maker(), &own_build()?, selection] {
             whole.update(text.as_bytes());
             whole.update(&[0]);
         }
@@ -129,7 +123,7 @@ impl UnwoundFile {
     }
 
     fn path(&self) -> PathBuf {
-        self.cache.dir.join(format!("{}{SUFFIX}", self.key))
+        self.cache.dir.join(format!("{}{}", self.key, Contents::Stacks.suffix()))
     }
 
     fn replace(&self, found: &Unwound) -> Result<(), Error> {
@@ -147,7 +141,10 @@ impl UnwoundFile {
         marks.sort_unstable();
         let rows = repaired.to_rows();
         self.cache.create(&self.path(), |writer| {
-            writer.append(&SessionV1 { recorder: MAKER.to_owned(), ..SessionV1::default() })?;
+            writer.append(&SessionV1 {
+                recorder: Contents::Stacks.maker().to_owned(),
+                ..SessionV1::default()
+            })?;
             writer.append(&StringsV1::from_rows(1, &texts))?;
             for (nodes, first) in new.nodes.chunks(ROWS).zip((new.first_id..).step_by(ROWS)) {
                 put(writer, &StacksV1::from_rows(first, nodes)?)?;
@@ -179,7 +176,7 @@ impl UnwoundFile {
                 _ => return Ok(None),
             }
         }
-        let is_ours = session.is_some_and(|session| session.recorder == MAKER);
+        let is_ours = session.is_some_and(|session| session.recorder == Contents::Stacks.maker());
         Ok(strings.filter(|_| is_ours).and_then(|texts| self.assembled(&texts, nodes, marks, rows)))
     }
 

@@ -13,6 +13,7 @@
 //! | `opened`, `code` | files of images, opened on demand; bytes, functions and PLT stubs of one image |
 //! | `flow` | the code that jumps reach from an address |
 //! | `depth` | how much stack a function uses at an instruction |
+//! | `judged` | calls and frames, judged by the code of one image |
 //! | `edges` | impossible edges of a whole profile |
 //!
 //! No false alarms: an edge that cannot be judged never counts as impossible. docs/UNWINDING.md lists the limits.
@@ -22,6 +23,7 @@ mod code;
 mod depth;
 mod edges;
 mod flow;
+mod judged;
 mod opened;
 mod x86_64;
 

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use super::code::Code;
+use super::code::Opened;
 use super::flow::calls_from;
-use crate::stacks::repair::unwind_tables;
+use super::judged::JudgedCode;
 use icecore_symbolize::Reason;
 use icecore_symbolize::image::{self, Carried, ElfFile, FileOff, Finder, Identity, Looked, Svma};
-use icecore_unwind::{Edge, Machine, Shape, UnwindTables};
+use icecore_unwind::{Edge, Shape, UnwindTables};
 
 /// The files of an image that has code.
 #[derive(Debug)]
@@ -17,20 +17,11 @@ pub struct Files<'a> {
     opened: Vec<OnceLock<Option<Opened>>>,
 }
 
-/// What this module reads of one image.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) machine: Machine,
-    pub(super) files: image::Files,
-    pub(super) map: memmap2::Mmap,
-    pub(super) tables: Option<unwind_tables::Opened>,
-}
-
 /// The code of images, by position in [`Locator::images`](crate::stacks::locate::Locator::images).
 #[derive(Debug)]
 pub struct Calls<'a> {
     files: &'a Files<'a>,
-    codes: Vec<OnceLock<Option<Code<'a>>>>,
+    codes: Vec<OnceLock<Option<JudgedCode<'a>>>>,
 }
 
 /// Judges calls by the code. The trait hides the lifetime of the opened files from its callers.
@@ -84,14 +75,6 @@ impl Opened {
     fn find(image: &Identity, finder: &Finder<'_>) -> Option<Self> {
         Self::of(with_code(image, finder).ok()?)
     }
-
-    /// Maps files; `None` if calls of their machine are not decoded.
-    pub(super) fn of(files: image::Files) -> Option<Self> {
-        let machine = Machine::of_elf(files.image.layout.machine.0)?;
-        let map = files.image.file.map()?;
-        let tables = unwind_tables::Opened::of(&files, machine, &[]);
-        Some(Self { machine, files, map, tables })
-    }
 }
 
 /// Finds the file of an image itself: pieces in a recording may lack the code, and a debug file has none.
@@ -108,32 +91,32 @@ pub fn with_code(image: &Identity, finder: &Finder<'_>) -> Result<image::Files, 
 }
 
 impl<'a> Calls<'a> {
-    fn code(&self, image: u32) -> Option<&Code<'a>> {
+    fn code(&self, image: u32) -> Option<&JudgedCode<'a>> {
         let code = self.codes.get(image as usize)?;
         let open = || {
             let opened = self.files.open(image)?;
             let tables =
                 opened.tables.as_ref().map(|tables| UnwindTables::new(tables.sections(opened.machine)));
-            Some(Code::new(opened, tables))
+            Some(JudgedCode::new(opened, tables))
         };
         code.get_or_init(open).as_ref()
     }
 
-    fn at(&self, (image, off): (u32, FileOff)) -> Option<(&Code<'a>, Svma)> {
+    fn at(&self, (image, off): (u32, FileOff)) -> Option<(&JudgedCode<'a>, Svma)> {
         let code = self.code(image)?;
-        Some((code, code.svma(off)?))
+        Some((code, code.code.svma(off)?))
     }
 }
 
 impl Judge for Calls<'_> {
     fn calls_from(&self, place: (u32, FileOff)) -> Option<usize> {
         let (code, at) = self.at(place)?;
-        calls_from(code, at)
+        calls_from(&code.code, at)
     }
 
     fn edge(&self, caller: (u32, FileOff), callee: Option<(u32, FileOff)>, is_outermost: bool) -> Edge {
         let Some((code, last_byte)) = self.at(caller) else { return Edge::Unknown };
-        let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.svma(callee.1));
+        let own = callee.filter(|callee| callee.0 == caller.0).and_then(|callee| code.code.svma(callee.1));
         let other = || self.at(callee.filter(|callee| callee.0 != caller.0)?);
         code.edge(last_byte.wrapping_add(1), own, other, is_outermost)
     }
@@ -145,6 +128,6 @@ impl Judge for Calls<'_> {
 
     fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape> {
         let (code, last_byte) = self.at(caller)?;
-        code.shape_behind(last_byte.wrapping_add(1), code.svma(at)?, is_interrupted)
+        code.shape_behind(last_byte.wrapping_add(1), code.code.svma(at)?, is_interrupted)
     }
 }

@@ -8,9 +8,9 @@ use icecore_elf::calls::x86_64;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
-use super::code::Code;
-use super::opened::Opened;
-use crate::stacks::repair::unwind_tables::Opened as OpenedTables;
+use super::code::Opened;
+use super::judged::JudgedCode;
+use crate::stacks::unwind_tables::Opened as OpenedTables;
 use icecore_symbolize::image::{ElfFile, FileSource, FoundFile, Svma};
 use icecore_unwind::UnwindTables;
 use icecore_unwind::{CallersFp, Edge, Shape};
@@ -164,11 +164,11 @@ impl Assembled {
         Self { opened: Opened::of(files).expect("of this machine"), symbols }
     }
 
-    fn code(&self) -> Code<'_> {
+    fn code(&self) -> JudgedCode<'_> {
         let tables = self.opened.tables.as_ref();
         let tables =
             tables.map(|opened: &OpenedTables| UnwindTables::new(opened.sections(self.opened.machine)));
-        Code::new(&self.opened, tables)
+        JudgedCode::new(&self.opened, tables)
     }
 
     fn at(&self, name: &str) -> Svma {

@@ -5,13 +5,12 @@ use icecore_format::read::Damage;
 use icecore_format::records::Sample;
 use rayon::prelude::*;
 
-use super::{
-    Apart, Cell, Hit, Hits, Key, Moment, Phase, SampleFacts, SeenEvent, Selection, WaitsApart, WallSum,
-};
+use super::{Apart, Cell, Hit, Hits, Key, Moment, SampleFacts, SeenEvent, Selection, WaitsApart, WallSum};
 use crate::map::Map;
 use crate::recording::events::EVENTS;
 use crate::recording::load::damage;
 use crate::recording::spans::{Slices, widened};
+use crate::stacks::selection::Phase;
 use crate::stacks::waits::WaitGroups;
 
 /// Counts the samples of one block after the other.

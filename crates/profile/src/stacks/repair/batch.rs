@@ -11,7 +11,7 @@ use super::grown::{Framed, Grown};
 use super::memory::Memory;
 use super::over::Walk;
 use super::suspect::Known;
-use super::unwind_tables::TableLookup;
+use super::tables::TableLookup;
 use crate::map::Map;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Selection;

@@ -6,7 +6,7 @@ use icecore_format::records::{Location, Mark};
 
 use super::choose::Walked;
 use super::grown::Framed;
-use super::unwind_tables::TableLookup;
+use super::tables::TableLookup;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;

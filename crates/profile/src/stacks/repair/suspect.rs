@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
 
-use super::unwind_tables::{TableLookup, TableSources};
+use super::tables::{TableLookup, TableSources};
 use crate::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;

@@ -5,7 +5,7 @@
 use icecore_format::records::{Location, Mark, UnwindRule};
 use rayon::prelude::*;
 
-use super::unwind_tables::Recorded;
+use super::tables::Recorded;
 use crate::map::Map;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{FileOff, Finder};

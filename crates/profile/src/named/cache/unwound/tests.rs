@@ -3,7 +3,7 @@
 use icecore_format::records::{Location, StackRepair, WalkEnd};
 
 use super::*;
-use crate::named::cache::folder::Contents;
+use crate::named::cache::folder::Limits;
 
 fn bytes_of(host: &str) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().expect("a file");
