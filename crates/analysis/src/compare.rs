@@ -7,6 +7,7 @@
 //!
 //! docs/COMPARING.md describes the method and the measurements.
 
+mod compared;
 mod comparison;
 pub mod estimate;
 mod facts;
@@ -18,17 +19,20 @@ pub mod noise;
 mod pieces;
 mod point;
 mod renames;
+mod row;
 mod rows;
 pub mod series;
 mod shift;
 mod totals;
 mod unit;
 
-pub use comparison::{Compared, ComparedRow, ComparedSide, Comparison, Options, Status, compare};
+pub use compared::{Compared, ComparedSide, Options};
+pub use comparison::{ComparedRow, Comparison, Status, compare};
 pub use facts::{RecordingFacts, facts};
 pub use metric::{MetricSummary, SHOWN_AT};
 pub use point::{Point, point};
-pub use rows::{By, RowKey, Rows, Sided};
+pub use row::{By, RowKey, Sided};
+pub use rows::Rows;
 pub use series::Metric;
 pub use totals::{CPU_NOISE, LEAST_NOISE_S, NoiseOrigin as TotalsNoise, Totals, WALL_NOISE};
 pub use unit::{Unit, Work};

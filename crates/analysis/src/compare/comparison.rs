@@ -5,59 +5,25 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::compared::{Compared, ComparedSide, Options, Run};
 use super::estimate::{Base, Coverage, Estimate, RecordedRow, estimate};
 use super::facts::{RecordingFacts, facts};
 use super::functions::{Functions, whole_image};
-use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, Judged, judge};
+use super::judge::{BETWEEN_RUNS, FALSE_DISCOVERIES, judge};
 use super::metric::{MetricSummary, is_diluted, judges};
 use super::noise::{Draws, LEVELS, SEED, SLICES};
 use super::pieces::Pieces;
 use super::renames;
-use super::rows::By;
-use super::rows::{Local, RowKey, Rows, Sided};
+use super::row::{By, RowKey, Sided};
+use super::rows::{Local, Rows};
 use super::series::{GroupWeight, Metric, Series, whole};
 use super::totals::{Totals, Weights, totals};
 use super::unit::Unit;
 use icecore_profile::named::{Amount, Measure};
 use icecore_text::quantity::ratio;
 
-/// How recordings are compared.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// What is compared as a row.
-    pub by: By,
-    /// The denominator of rates.
-    pub unit: Unit,
-    /// Inlined functions count for the function into which they were inlined.
-    pub physical: bool,
-    /// The share of the rows called changed that may be so by chance.
-    pub false_discoveries: f64,
-    /// Both sides are parts of one recording, so the noise between runs does not apply.
-    pub is_one_run: bool,
-}
-
 /// The least share that is reported.
 const WORTH_TELLING: f64 = 0.01;
-
-/// One side of the comparison.
-#[derive(Debug, Clone, Default)]
-pub struct ComparedSide {
-    /// Its recordings.
-    pub recordings: Vec<RecordingFacts>,
-    /// The rate of everything, the mean of the recordings.
-    pub rate: f64,
-}
-
-/// A metric of a row.
-#[derive(Debug, Clone, Copy)]
-pub struct Compared {
-    /// Rates and noise.
-    pub estimate: Estimate,
-    /// The judgement.
-    pub judged: Judged,
-    /// Samples before and after.
-    pub samples: (u64, u64),
-}
 
 /// The status of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,23 +104,6 @@ pub struct Comparison {
     pub block_ns: [u64; 2],
     /// The functions of all recordings.
     functions: Functions,
-}
-
-/// A recording, prepared for comparison.
-pub(super) struct Run {
-    pub(super) side: usize,
-    groups: Vec<Option<u32>>,
-    pub(super) series: Series,
-    pub(super) base: Base,
-    whole: Vec<f64>,
-}
-
-impl Run {
-    pub(super) fn seen(&self, row: usize, metric: Metric) -> RecordedRow<'_> {
-        let group = self.groups.get(row).copied().flatten();
-        let part = group.map_or_else(GroupWeight::default, |group| self.series.of(group as usize, metric));
-        RecordedRow { base: &self.base, part }
-    }
 }
 
 /// Compares recordings; at least one on each side, counted by thread and by [`SLICES`] slices.
@@ -352,16 +301,6 @@ impl Comparison {
             _ if compared.estimate.delta() > 0.0 => Status::Grew,
             _ => Status::Shrank,
         }
-    }
-}
-
-impl Compared {
-    /// Limits the noise of a share: it can change by at most 1.
-    fn bounded(mut self, unit: Unit) -> Self {
-        if unit == Unit::Share {
-            (self.judged.low, self.judged.high) = (self.judged.low.max(-1.0), self.judged.high.min(1.0));
-        }
-        self
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::rows::{RowKey, Sided};
+use super::row::{RowKey, Sided};
 use crate::matching::{self, Group, Item};
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::{Frame, Names};

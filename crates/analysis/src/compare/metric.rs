@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::comparison::{Compared, ComparedSide, Options, Run};
+use super::compared::{Compared, ComparedSide, Options, Run};
 use super::estimate::{Coverage, Estimate, RecordedRow, estimate, estimate_few, growth};
 use super::judge::{BETWEEN_RUNS, FEWEST_SAMPLES, Judged, Judgement, judge};
 use super::noise::{LEVELS, common_level};

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::comparison::{Options, Run};
+use super::compared::{Options, Run};
 use super::judge::FEWEST_SAMPLES;
 use super::noise::SLICES;
-use super::rows::By;
-use super::rows::{Rows, Sided};
+use super::row::{By, Sided};
+use super::rows::Rows;
 use super::series::Metric;
 
 /// How many rows are counted slice by slice at a time: 64 MiB for each recording.

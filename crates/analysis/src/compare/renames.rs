@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{Rows, Sided};
+use super::row::Sided;
+use super::rows::Rows;
 use crate::matching::{Left, renamed};
 use icecore_profile::named::through;
 

@@ -1,41 +1,11 @@
 //! Assigns rows that mean the same in every recording.
 
 use super::functions::{Functions, NO_IMAGE};
+use super::row::{By, RowKey, Sided};
 use super::shift;
 use icecore_profile::map::{Interned, Map};
 use icecore_profile::named::groups;
 use icecore_profile::named::names::{Frame, Names};
-use icecore_profile::named::pipeline::Report;
-
-/// What a row of a comparison is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// Functions.
-    Function,
-    /// Source lines.
-    Line,
-    /// Images.
-    Image,
-    /// Processes by name.
-    Process,
-    /// Threads by name.
-    Thread,
-    /// Whole stacks.
-    Stack,
-}
-
-/// A row as it is shown to people.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowKey {
-    /// Name of a function, thread or process, or path of an image; for a stack its functions, root first, separated by `;`.
-    pub name: String,
-    /// Path of the image.
-    pub image: Option<String>,
-    /// Source file.
-    pub file: Option<String>,
-    /// Line in the source file.
-    pub line: Option<u32>,
-}
 
 /// The rows of some recordings.
 #[derive(Debug, Default)]
@@ -58,9 +28,6 @@ pub struct Local {
     /// The group of each stack, or of each thread. That of the empty stack has no meaning: there may be no groups at all.
     pub group: Vec<u32>,
 }
-
-/// A recording and its side: 0 before, 1 after.
-pub type Sided<'a> = (&'a Report<'a>, usize);
 
 impl Rows {
     /// Finds the rows of recordings. With `physical`, inlined functions count for the function into which they were inlined.

@@ -1,7 +1,7 @@
 //! Finds functions whose source moved up or down in another build.
 
 use super::functions::Functions;
-use super::rows::Sided;
+use super::row::Sided;
 use icecore_profile::map::Map;
 use icecore_profile::named::through;
 

@@ -3,7 +3,7 @@
 //! One recording does not show how the totals of runs differ; several recordings on a side do. With one recording on each side the
 //! spread is assumed, as measured for programs on a shared machine (docs/COMPARING.md).
 
-use super::comparison::Compared;
+use super::compared::Compared;
 use super::estimate::Estimate;
 use super::facts::RecordingFacts;
 use super::judge::{FALSE_DISCOVERIES, judge};

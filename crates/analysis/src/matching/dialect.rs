@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::groups::Item;
+use super::open::Item;
 use super::{ImageKeys, pattern};
 
 /// How deeply nested types are parsed.

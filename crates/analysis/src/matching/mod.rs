@@ -23,12 +23,14 @@ mod jit_names;
 mod moved;
 mod names;
 mod numbers;
+mod open;
 mod parameters;
 mod renamed;
 
-pub use groups::{Clue, Group, Item, matched};
+pub use groups::matched;
 pub use images::{ImageKeys, image};
 pub use names::function;
+pub use open::{Clue, Group, Item};
 pub use renamed::{Left, Renamed, renamed};
 
 use std::borrow::Cow;

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::groups::{Clue, Open, Single};
 use super::numbers::unnumbered;
+use super::open::{Clue, Open, Single};
 
 /// Functions of every program; they do not identify a program.
 const COMMON: [&str; 12] = [
