@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde_json::Value;
 
-use super::html::{self, PagePart, PageWanted};
+use super::page::{self, PagePart, PageWanted};
 use super::{Streams, emit, lookup, screen};
 use crate::base::output;
 use crate::base::progress::watch;
@@ -74,7 +74,7 @@ fn page(
     let code = PageCode::given_away(CODE, &[]);
     let compared = Some(serde_json::to_value(view)?);
     let wanted = PageWanted { title: None, compared, code: &code, is_served: false };
-    let (content, _) = html::content(&parts, &options.select, wanted, global, streams)?;
+    let (content, _) = page::content(&parts, &options.select, wanted, global, streams)?;
     output::write_view(path, options.force, &inputs, &content)?;
     screen(global, streams).remark([format!("wrote {} ({})", shown(path), bytes(content.len() as u64))]);
     Ok(())

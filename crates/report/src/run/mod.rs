@@ -7,6 +7,7 @@ mod file;
 mod html;
 mod lookup;
 mod newest;
+mod page;
 mod samples;
 mod serve;
 mod trend;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use super::html::{PagePart, PageWanted, with_page};
+use super::page::{PagePart, PageWanted, with_page};
 use super::{Streams, diff};
 use crate::cli::{Global, Serve};
 use crate::serve::answer::Answers;

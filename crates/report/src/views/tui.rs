@@ -17,6 +17,7 @@ mod app;
 mod draw;
 mod items;
 mod keys;
+mod pane;
 mod terminal;
 mod words;
 

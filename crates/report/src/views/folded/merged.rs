@@ -1,11 +1,9 @@
 //! Holds the stacks of a profile as a trie of labels: frames with one label are one node, and no line is built before it is
 //! needed.
 
-use super::shape::Shape;
 use icecore_profile::map::{Interned, Map};
+use icecore_profile::named::Amount;
 use icecore_profile::named::names::{Frame, Names, Side};
-use icecore_profile::named::tree::Root;
-use icecore_profile::named::{Amount, Profile};
 use icecore_text::quantity::things;
 use icecore_text::shorten::MAX_LINE_BYTES;
 
@@ -82,11 +80,6 @@ pub(crate) struct MergedStacks {
 const TOO_NARROW: &str = "[too narrow to be drawn]";
 
 impl MergedStacks {
-    /// Merges all frames of the stacks of a profile, below the names that `root` requests.
-    pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
-        Self::shaped(profile, labels, Shape::of(root))
-    }
-
     /// Makes the trie of its nodes, which may be the cut ones of so many samples.
     pub(super) fn of(
         texts: Vec<String>,

@@ -134,6 +134,11 @@ impl Rooted {
 }
 
 impl MergedStacks {
+    /// Merges all frames of the stacks of a profile, below the names that `root` requests.
+    pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
+        Self::shaped(profile, labels, Shape::of(root))
+    }
+
     /// Merges the stacks of a profile, root first. A stack of too many frames keeps its outermost and its innermost ones.
     pub(crate) fn shaped(profile: &Profile, labels: &Labels, shape: Shape) -> Self {
         let source = Source::new(profile, labels, shape);

@@ -1,7 +1,6 @@
 //! What is shown, and how actions change it. It draws nothing, and reads no key.
 
 mod filter;
-mod pane;
 mod search;
 mod time;
 mod trees;
@@ -11,13 +10,13 @@ use regex::Regex;
 use super::Facts;
 use super::items::{self, Branch, Item};
 use super::keys::{Action, Mode};
+use super::pane::{Pane, Place, Sort};
 use super::words;
 use icecore_analysis::explore::Explorer;
 use icecore_analysis::explore::filters::{Filters, Verb};
 use icecore_analysis::explore::found::Found;
 use icecore_analysis::explore::lanes::Lanes;
 use icecore_analysis::explore::selected::Selected;
-pub(super) use pane::{Pane, Place, Sort};
 use trees::Trees;
 
 /// What an action asks of the terminal.

@@ -22,7 +22,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Widget};
 
-use super::app::{App, Pane};
+use super::app::App;
+use super::pane::Pane;
 use super::words;
 use columns::Columns;
 use icecore_analysis::quality::Verdict;

@@ -1,7 +1,7 @@
 //! The lines of a pane.
 
 use super::Facts;
-use super::app::{Pane, Sort};
+use super::pane::{Pane, Sort};
 use icecore_analysis::explore::Explorer;
 use icecore_analysis::explore::call_tree::{CallTree, Label};
 use icecore_analysis::explore::filters::Subject;

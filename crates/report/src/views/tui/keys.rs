@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::app::Pane;
+use super::pane::Pane;
 use icecore_analysis::explore::filters::Verb;
 
 /// What a key asks for.

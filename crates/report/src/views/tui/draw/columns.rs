@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Look, line, scrolled};
-use crate::views::tui::app::{App, Pane, Sort};
+use crate::views::tui::app::App;
 use crate::views::tui::items::{self, Branch, Item};
+use crate::views::tui::pane::{Pane, Sort};
 use crate::views::tui::words;
 use icecore_analysis::explore::call_tree::{CallTree, Label, Node};
 use icecore_profile::named::Amount;

@@ -2,7 +2,7 @@
 
 /// What the lower part of the screen shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::views::tui) enum Pane {
+pub(super) enum Pane {
     Functions,
     Tree,
     Callers,
@@ -16,7 +16,7 @@ pub(in crate::views::tui) enum Pane {
 
 impl Pane {
     /// All panes, in the order of their keys.
-    pub(in crate::views::tui) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Functions,
         Self::Tree,
         Self::Callers,
@@ -28,7 +28,7 @@ impl Pane {
         Self::Filters,
     ];
 
-    pub(in crate::views::tui) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Functions => "functions",
             Self::Tree => "tree",
@@ -45,7 +45,7 @@ impl Pane {
 
 /// What orders rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::views::tui) enum Sort {
+pub(super) enum Sort {
     Own,
     Total,
     Name,
@@ -53,7 +53,7 @@ pub(in crate::views::tui) enum Sort {
 
 /// Where the cursor of a pane is.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::views::tui) struct Place {
-    pub(in crate::views::tui) cursor: usize,
-    pub(in crate::views::tui) top: usize,
+pub(super) struct Place {
+    pub(super) cursor: usize,
+    pub(super) top: usize,
 }
