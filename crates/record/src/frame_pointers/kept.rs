@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::tables::Packed;
+use super::packed::Packed;
 use crate::kernel::sampler::{Chunk, MAX_CHUNKS, bytes_of};
 use crate::kernel::wire::FileKey;
 use crate::sys::user;

@@ -17,6 +17,7 @@ mod go;
 mod images;
 mod judge;
 mod kept;
+mod packed;
 mod tables;
 
 use std::fs::File;
@@ -33,8 +34,8 @@ use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
 use images::Images;
 use kept::Kept;
+pub use packed::check_tables;
 use tables::Tables;
-pub use tables::check_tables;
 
 /// The share of the code of an image that must keep frame pointers. Of 820 programs and libraries of a Debian 12, the 8 that were
 /// compiled to keep them have 0.99 and more, all others 0.82 at most. The rest is assembly, which calls nobody.
