@@ -3,7 +3,7 @@
  * Which file an address of the current process is mapped from, by the kernel's own tree of mappings.
  *
  * The tree is read without its lock, which a program in an interrupt can take only once: nodes and mappings that another thread replaces
- * meanwhile stay readable, and what does not contain the address is not believed. (Linux 6.1 and later have this tree.)
+ * meanwhile stay readable, and what does not contain the address does not count. (Linux 6.1 and later have this tree.)
  */
 #ifndef ICECORE_CODE_H
 #define ICECORE_CODE_H

@@ -14,7 +14,7 @@
 #include "signals.h"
 #include "table_walk.h"
 #include "pages.h"
-#include "believed.h"
+#include "complete.h"
 #include "registers.h"
 #include "interrupted.h"
 #include "snapshot.h"

@@ -136,7 +136,7 @@ struct {
 	__type(value, __u64);
 } sent_pages SEC(".maps");
 
-/* Processes whose walks are believed, by process id. The value is the number of pages of read-only code that the process had when user
+/* Processes whose code keeps frame pointers, by process id. The value is the number of pages of read-only code that the process had when user
  * space checked all of it. If the number has changed since, the process has mapped code that was not checked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -4,7 +4,7 @@
 #define ICECORE_SNAPSHOT_H
 
 #include "kernel.h"
-#include "believed.h"
+#include "complete.h"
 #include "go.h"
 #include "interrupted.h"
 #include "maps.h"
@@ -79,7 +79,7 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch, b
 
 	if (!send_registers(scratch, taken, end, scratch->go.places.code_len))
 		return;
-	if (has_signal || is_audited || !is_believed(slot)) {
+	if (has_signal || is_audited || !is_complete(slot)) {
 		send_whole_stack(slot, sp, end);
 		if (has_signal)
 			send_interrupted(slot);

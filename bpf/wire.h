@@ -171,7 +171,7 @@ enum weight {
 /* Which stacks are copied. */
 enum copy_mode {
 	COPY_NOTHING = 0,
-	/* All of a stack; if its walk is believed, only the top. */
+	/* All of a stack; if its walk is complete, only the top. */
 	COPY_UNTRUSTED = 1,
 	/* All of the stack with every sample. */
 	COPY_ALWAYS = 2,

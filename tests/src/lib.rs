@@ -12,6 +12,6 @@
 pub mod corpus;
 pub mod elsewhere;
 pub mod inside;
+pub mod listed;
 pub mod machine;
 pub mod synthetic;
-pub mod told;

@@ -12,7 +12,7 @@ use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 use icecore_format::records::EventV1;
 
-use crate::base::meant::of_others;
+use crate::base::did_you_mean::of_others;
 use icecore_profile::recording::events::{EVENTS, EventChoice, listed};
 use icecore_profile::recording::filter::{Filter, Moment};
 use icecore_profile::recording::load::outline::outline;

@@ -16,6 +16,7 @@ mod diff;
 mod embed;
 mod embed_files;
 #[cfg(target_arch = "x86_64")]
+mod frame_pointers;
 mod frames;
 mod go;
 mod guesses;
@@ -41,7 +42,6 @@ mod skips;
 mod steering;
 mod storms;
 mod timeline;
-mod trust;
 mod truth;
 mod unwinding;
 mod waits;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use icecore_tests::listed::Listed;
 use icecore_tests::machine::{program, text};
 use icecore_tests::synthetic::{busy, changed, deep, hostile, wide};
-use icecore_tests::told::Told;
 
 /// The folder of the tests.
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
@@ -66,7 +66,7 @@ fn recordings() -> &'static Path {
         std::fs::create_dir_all(&folder).expect("room");
         let told = folder.join("told");
         std::fs::create_dir_all(&told).expect("room");
-        Told::write("cc", &told);
+        Listed::write("cc", &told);
         std::fs::rename(told.join("r.icecore"), folder.join("code.icecore")).expect("room");
         let [before, after] = changed();
         let recordings = [("busy", busy()), ("deep", deep()), ("wide", wide()), ("hostile", hostile())];

@@ -3,8 +3,8 @@
 
 use icecore_format::records::{Change, ImagePartsV1, Origin, Piece};
 use icecore_tests::inside::{report, run_in};
+use icecore_tests::listed::{Listed, SOURCE, objdump};
 use icecore_tests::synthetic::Builder;
-use icecore_tests::told::{SOURCE, Told, objdump};
 use serde_json::Value;
 
 fn instruction(annotate: &Value, at: u64) -> &Value {
@@ -18,7 +18,7 @@ fn samples(row: &Value) -> [&Value; 2] {
 
 #[test]
 fn leaves_count_where_they_hit_and_callers_at_their_call() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let caller = told.json(&["caller"]);
     assert_eq!(samples(&caller["function"]), [2, 6], "{caller}");
     assert_eq!(samples(instruction(&caller, told.call)), [0, 4]);
@@ -48,7 +48,7 @@ fn leaves_count_where_they_hit_and_callers_at_their_call() {
 
 #[test]
 fn instructions_are_those_of_objdump() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let caller = told.json(&["caller"]);
     let ours = caller["code"][0]["instructions"].as_array().expect("instructions");
     let theirs = objdump(&told.program(), "caller");
@@ -62,7 +62,7 @@ fn instructions_are_those_of_objdump() {
 
 #[test]
 fn addresses_are_rows_of_top() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let top = report(told.dir.path(), &["top", "DIR/r.icecore", "--by", "address", "--json"]);
     let top: Value = serde_json::from_str(&top).expect("JSON");
     let row = &top["rows"][0];
@@ -80,12 +80,12 @@ fn addresses_are_rows_of_top() {
 
 #[test]
 fn a_source_text_is_proven_unchecked_newer_or_refused() {
-    let proof = |told: &Told| {
+    let proof = |told: &Listed| {
         let leaf = told.json(&["leaf"]);
         let source = &leaf["sources"][0];
         [source["proof"].clone(), source["newer"].clone(), source["why"].clone()]
     };
-    let (clang, gcc) = (Told::new("clang"), Told::new("cc"));
+    let (clang, gcc) = (Listed::new("clang"), Listed::new("cc"));
     assert_eq!(proof(&clang), ["md5".into(), false.into(), Value::Null]);
     assert_eq!(proof(&gcc), ["unchecked".into(), false.into(), Value::Null]);
     for told in [&clang, &gcc] {
@@ -107,7 +107,7 @@ fn a_source_text_is_proven_unchecked_newer_or_refused() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     std::fs::remove_file(told.program()).expect("there");
     // Without the image there is no name either: functions are offsets in its file.
     let (code, out, _) = run_in(told.dir.path(), &["annotate", "DIR/r.icecore", "^p.0x1", "--quiet"]);
@@ -121,7 +121,7 @@ fn what_is_missing_is_said() {
 
 #[test]
 fn several_functions_are_listed_and_none_is_an_error() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let (code, out, err) = run_in(told.dir.path(), &["annotate", "DIR/r.icecore", "l"]);
     assert_eq!(code, 2);
     assert!(["leaf", "caller", "inlined"].iter().all(|name| out.contains(name)), "{out}");
@@ -135,7 +135,7 @@ fn several_functions_are_listed_and_none_is_an_error() {
 
 #[test]
 fn source_texts_steer_no_terminal() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let hostile = SOURCE.replace("x * 3", "\u{1b}[31m\u{202e}x * 3");
     std::fs::write(told.dir.path().join("p.c"), hostile).expect("room");
     for line in [&["leaf"][..], &["leaf", "--json"]] {
@@ -146,7 +146,7 @@ fn source_texts_steer_no_terminal() {
 
 #[test]
 fn gaps_are_counted_and_halves_can_be_left_out() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let page =
         |more: &[&str]| report(told.dir.path(), &[&["annotate", "DIR/r.icecore", "caller"], more].concat());
     let (narrow, whole) = (page(&["--context", "0"]), page(&["--whole"]));
@@ -157,7 +157,7 @@ fn gaps_are_counted_and_halves_can_be_left_out() {
 #[test]
 fn packed_sources_need_no_file_and_keep_their_proof() {
     for (compiler, proof) in [("clang", "md5"), ("cc", "unchecked")] {
-        let told = Told::new(compiler);
+        let told = Listed::new(compiler);
         let dir = told.dir.path();
         let packed: Value = serde_json::from_str(&report(
             dir,
@@ -195,7 +195,7 @@ fn packed_sources_need_no_file_and_keep_their_proof() {
 
 #[test]
 fn a_source_file_that_no_kept_line_needs_is_cut_and_redaction_leaves_none() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let dir = told.dir.path();
     let sources = |name: &str| -> Value {
         let info = report(dir, &["info", &format!("DIR/{name}"), "--json"]);
@@ -213,7 +213,7 @@ fn a_source_file_that_no_kept_line_needs_is_cut_and_redaction_leaves_none() {
 
 #[test]
 fn a_missing_source_file_is_listed() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     std::fs::remove_file(told.dir.path().join("p.c")).expect("there");
     let page = report(told.dir.path(), &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--source"]);
     assert!(page.contains("0 source files stored") && page.contains("not stored, missing: "), "{page}");
@@ -221,7 +221,7 @@ fn a_missing_source_file_is_listed() {
 
 #[test]
 fn code_in_the_recording_is_used_and_sections_alone_have_none() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let bytes = std::fs::read(told.program()).expect("there");
     let write = |pieces: &[Piece], name: &str| {
         let mut b = Builder::default();
@@ -251,7 +251,7 @@ fn no_page_has_a_text_outside_the_folders_of_the_user() {
     let html = |named: &str| {
         // The program names a file of its choice as its source.
         let source = format!("#line 1 \"{}\"\n{SOURCE}", path(named).display());
-        Told::write_as("cc", &source, dir.path());
+        Listed::write_as("cc", &source, dir.path());
         let options = ["--source-dir", "DIR/src", "--force", "-o", "DIR/x.html"];
         report(dir.path(), &[&["html", "DIR/r.icecore"][..], &options].concat());
         text_of(&path("x.html"))

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use icecore_tests::listed::{Listed, SOURCE, objdump};
 use icecore_tests::machine::program;
-use icecore_tests::told::{SOURCE, Told, objdump};
 use serde_json::{Value, json};
 
 /// A running server.
@@ -41,7 +41,7 @@ impl Server {
         Self { serving: serving.expect("a document").expect("JSON"), child }
     }
 
-    fn of(told: &Told) -> Self {
+    fn of(told: &Listed) -> Self {
         Self::start(told.dir.path(), &["r.icecore"])
     }
 
@@ -121,7 +121,7 @@ fn module(profile: &Value) -> &Value {
 
 #[test]
 fn names_lines_and_inlined_functions_are_those_of_the_program() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let server = Server::of(&told);
     let profile = server.profile("/profile.json");
     let module = module(&profile);
@@ -156,7 +156,7 @@ fn names_lines_and_inlined_functions_are_those_of_the_program() {
 
 #[test]
 fn a_profile_has_the_samples_of_the_recording() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let profile = Server::of(&told).profile("/profile.json");
     assert_eq!(profile["meta"]["symbolicated"], false);
     let thread = &profile["threads"][0];
@@ -181,7 +181,7 @@ fn a_profile_has_the_samples_of_the_recording() {
 
 #[test]
 fn instructions_and_sources_are_those_of_the_program() {
-    let told = Told::new("clang");
+    let told = Listed::new("clang");
     let server = Server::of(&told);
     let profile = server.profile("/profile.json");
     let module = module(&profile);
@@ -219,7 +219,7 @@ fn instructions_and_sources_are_those_of_the_program() {
 
 #[test]
 fn a_text_that_nothing_proves_is_sent_only_from_a_folder_of_the_user() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let file = told.dir.path().join("p.c").display().to_string();
     let ask = |server: &Server| {
         let profile = server.profile("/profile.json");
@@ -240,7 +240,7 @@ fn a_text_that_nothing_proves_is_sent_only_from_a_folder_of_the_user() {
 
 #[test]
 fn a_short_request_has_no_endless_answer_and_no_signal_waits_for_it() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let server = Server::of(&told);
     let many = |name: &str, count: usize| {
         let frames = vec!["[0,0]"; count].join(",");
@@ -271,7 +271,7 @@ fn a_short_request_has_no_endless_answer_and_no_signal_waits_for_it() {
 
 #[test]
 fn only_who_knows_the_token_and_comes_from_an_allowed_page_gets_an_answer() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let server = Server::start(told.dir.path(), &["r.icecore", "--profiler", "http://localhost:4242/"]);
     let (host, token) = server.place();
     let ask =
@@ -318,7 +318,7 @@ fn only_who_knows_the_token_and_comes_from_an_allowed_page_gets_an_answer() {
 
 #[test]
 fn bad_and_endless_requests_are_refused_and_stop_nobody() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let server = Server::of(&told);
     let (host, token) = server.place();
     // Connections that say nothing, and one that never ends its headers.
@@ -362,7 +362,7 @@ fn bad_and_endless_requests_are_refused_and_stop_nobody() {
 
 #[test]
 fn two_recordings_are_compared_and_each_has_a_profile() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     std::fs::copy(told.dir.path().join("r.icecore"), told.dir.path().join("s.icecore")).expect("room");
     let server = Server::start(told.dir.path(), &["r.icecore", "s.icecore"]);
     assert_eq!(
@@ -380,7 +380,7 @@ fn two_recordings_are_compared_and_each_has_a_profile() {
 
 #[test]
 fn a_port_in_use_and_a_file_that_is_none_are_errors() {
-    let told = Told::new("cc");
+    let told = Listed::new("cc");
     let server = Server::of(&told);
     let port = server.place().0.rsplit_once(':').expect("a port").1.to_owned();
     let run = |args: &[&str]| {

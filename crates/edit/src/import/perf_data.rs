@@ -180,7 +180,9 @@ impl Reader {
             _ if all_have(field::IDENTIFIER) => Some(field::IDENTIFIER),
             _ if are_alike && all_have(field::ID) => Some(field::ID),
             _ => {
-                return Err(Error::input("its events cannot be distinguished: records have no ids of events"));
+                return Err(Error::input(
+                    "its events cannot be distinguished: records have no ids of events",
+                ));
             }
         };
         self.is_ready = true;

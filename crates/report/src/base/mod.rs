@@ -6,6 +6,6 @@
 //! | `progress` | a progress bar |
 //! | `meant` | words of other profilers |
 
-pub(crate) mod meant;
+pub(crate) mod did_you_mean;
 pub(crate) mod output;
 pub(crate) mod progress;

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::commands::Cli;
-use crate::base::meant::of_others;
+use crate::base::did_you_mean::of_others;
 use crate::cli::When;
 use icecore_profile::recording::load::clean;
 use icecore_text::near::nearest;

@@ -1,8 +1,8 @@
 //! Reads the MD5 of source files, which line tables of DWARF 5 may have.
 
-use super::asked::Asked;
 use super::info::Info;
 use super::lines::{Lines, SourceFiles};
+use super::requested::Requested;
 use super::sweep;
 use super::{Broken, Guard, Sources, Strings};
 use crate::map::Map;
@@ -26,7 +26,7 @@ pub(crate) fn checksums(
     let positions: Map<&str, usize> =
         paths.iter().enumerate().map(|(position, path)| (*path, position)).collect();
     let mut found = vec![Checksums::default(); paths.len()];
-    for claim in sweep::claims(&info, Asked { at, code }, &guard) {
+    for claim in sweep::claims(&info, Requested { at, code }, &guard) {
         let Ok(root) = info.root(claim.unit) else { continue };
         let Ok(Some(lines)) = Lines::open(&info.dwarf, &root, &guard) else { continue };
         let mut files = SourceFiles::new(&info.dwarf, &root.unit, Some(&lines));

@@ -2,8 +2,8 @@
 
 use gimli::DwarfPackage;
 
-use super::asked::Asked;
 use super::info::Info;
+use super::requested::Requested;
 use super::{Guard, OpenSplit, Slice, Strings};
 
 /// What all units of an image share.
@@ -12,7 +12,7 @@ pub(super) struct Context<'d, 'a> {
     pub(super) supplement: Option<&'a Info<'d>>,
     pub(super) package: Option<&'a DwarfPackage<Slice<'d>>>,
     pub(super) open_split: &'a OpenSplit<'a>,
-    pub(super) asked: Asked<'a>,
+    pub(super) asked: Requested<'a>,
     pub(super) strings: &'a Strings,
     pub(super) guard: &'a Guard,
 }

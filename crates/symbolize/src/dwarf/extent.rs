@@ -2,7 +2,7 @@
 
 use gimli::{Attribute, AttributeValue, Unit, constants as dw};
 
-use super::asked::Asked;
+use super::requested::Requested;
 use super::{Broken, Dwarf, Guard, Slice};
 
 /// The attributes of an entry that give its addresses, not yet decoded.
@@ -42,7 +42,7 @@ impl<'d> Extent<'d> {
         &self,
         dwarf: &Dwarf<'d>,
         unit: &Unit<Slice<'d>>,
-        asked: Asked<'_>,
+        asked: Requested<'_>,
         guard: &Guard,
         mut take: impl FnMut(usize),
     ) -> Result<(), Broken> {

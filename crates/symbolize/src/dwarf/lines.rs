@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gimli::{IncompleteLineProgram, Unit};
 
-use super::asked::Asked;
 use super::info::Root;
+use super::requested::Requested;
 use super::{Broken, Dwarf, Guard, Slice, Strings};
 use crate::map::Map;
 
@@ -47,7 +47,7 @@ impl<'d> Lines<'d> {
     /// [`Broken`] where the program breaks; the rows before have been handed over.
     pub(super) fn run(
         &self,
-        asked: Asked<'_>,
+        asked: Requested<'_>,
         guard: &Guard,
         mut take: impl FnMut(usize, SourceLine),
     ) -> Result<(), Broken> {

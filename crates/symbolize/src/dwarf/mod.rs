@@ -19,13 +19,13 @@
 //! Each unit that claims an address is read once, in one pass, whatever the number of its addresses. Nothing here recurses:
 //! entries may be nested as deep as a file is long. This room opens no file by itself.
 
-mod asked;
 mod checksums;
 mod context;
 mod extent;
 mod info;
 mod lines;
 mod origin;
+mod requested;
 mod scopes;
 mod sources;
 mod split;
@@ -40,11 +40,11 @@ use rayon::prelude::*;
 use super::Function;
 use super::guard::{Broken, Guard};
 use super::strings::Strings;
-use asked::Asked;
 pub(crate) use checksums::checksums;
 use context::Context;
 use icecore_elf::Svma;
 use info::Info;
+use requested::Requested;
 pub(crate) use sources::{OpenSplit, Sources, SplitName, is_read};
 use sweep::Claim;
 
@@ -79,7 +79,7 @@ pub(super) fn look_up(
     let (dwarf, supplement) = sources.load();
     let supplement = supplement.map(|dwarf| Info::new(dwarf, &guard)).transpose()?;
     let info = Info::new(dwarf, &guard)?;
-    let asked = Asked { at, code };
+    let asked = Requested { at, code };
     let claims = sweep::claims(&info, asked, &guard);
 
     let package = sources.package();

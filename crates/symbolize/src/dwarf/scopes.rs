@@ -2,10 +2,10 @@
 
 use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants as dw};
 
-use super::asked::Asked;
 use super::extent::Extent;
 use super::info::check_attributes;
 use super::origin::Entry;
+use super::requested::Requested;
 use super::{Broken, Dwarf, Guard, Slice};
 
 /// Inlined calls that are nested deeper are skipped: real programs stay below 100.
@@ -43,7 +43,7 @@ struct Open {
 struct Walk<'w, 'd> {
     dwarf: &'w Dwarf<'d>,
     unit: &'w Unit<Slice<'d>>,
-    asked: Asked<'w>,
+    asked: Requested<'w>,
     guard: &'w Guard,
     found: Scopes,
     /// The functions and inlined calls around the current entry, outermost first.
@@ -70,7 +70,7 @@ impl Scopes {
         dwarf: &Dwarf<'d>,
         unit: &Unit<Slice<'d>>,
         has_plain_types: bool,
-        asked: Asked<'_>,
+        asked: Requested<'_>,
         guard: &Guard,
     ) -> Self {
         let found = Self { all: Vec::new(), innermost: vec![None; asked.at.len()] };

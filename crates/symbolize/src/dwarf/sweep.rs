@@ -3,8 +3,8 @@
 use gimli::{UnitType, constants as dw};
 use rayon::prelude::*;
 
-use super::asked::Asked;
 use super::info::{Info, Root};
+use super::requested::Requested;
 use super::{Broken, Guard, lines};
 
 /// A unit, and the requested addresses that it claims.
@@ -19,7 +19,7 @@ pub(super) struct Claim {
 /// Reads the first entry of every unit. Several units can claim one address: claims come in the order of the file.
 ///
 /// `.debug_aranges` would be shorter to read, but compilers omit it or leave it incomplete.
-pub(super) fn claims(info: &Info<'_>, asked: Asked<'_>, guard: &Guard) -> Vec<Claim> {
+pub(super) fn claims(info: &Info<'_>, asked: Requested<'_>, guard: &Guard) -> Vec<Claim> {
     let claim = |unit| {
         let claimed = claimed(info, unit, asked, guard).unwrap_or_else(|Broken| {
             guard.note();
@@ -30,7 +30,7 @@ pub(super) fn claims(info: &Info<'_>, asked: Asked<'_>, guard: &Guard) -> Vec<Cl
     (0..info.headers.len()).into_par_iter().filter_map(claim).collect()
 }
 
-fn claimed(info: &Info<'_>, unit: usize, asked: Asked<'_>, guard: &Guard) -> Result<Vec<u32>, Broken> {
+fn claimed(info: &Info<'_>, unit: usize, asked: Requested<'_>, guard: &Guard) -> Result<Vec<u32>, Broken> {
     if !matches!(info.headers[unit].type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
         return Ok(Vec::new());
     }
@@ -55,7 +55,7 @@ fn claimed(info: &Info<'_>, unit: usize, asked: Asked<'_>, guard: &Guard) -> Res
 fn without_extent<'d>(
     info: &Info<'d>,
     root: &Root<'d>,
-    asked: Asked<'_>,
+    asked: Requested<'_>,
     guard: &Guard,
     take: &mut impl FnMut(usize),
 ) -> Result<(), Broken> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use gimli::{DwLang, constants as dw};
 
-use super::asked::Asked;
 use super::context::Context;
 use super::info::{Info, Root};
 use super::lines::{Lines, SourceFiles, SourceLine};
 use super::origin::Origins;
+use super::requested::Requested;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
 use super::{Broken, Function, split};
@@ -28,7 +28,7 @@ pub(super) fn name(context: &Context<'_, '_>, claim: &Claim) -> UnitAnswers {
 fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<UnitAnswers, Broken> {
     let root = context.info.root(claim.unit)?;
     let at: Vec<Svma> = claim.asked.iter().map(|asked| context.asked.at[*asked as usize]).collect();
-    let asked = Asked { at: &at, ..context.asked };
+    let asked = Requested { at: &at, ..context.asked };
 
     let mut rows = vec![None; at.len()];
     let lines = read_lines(context, &root, asked, &mut rows);
@@ -52,7 +52,7 @@ fn named(context: &Context<'_, '_>, claim: &Claim) -> Result<UnitAnswers, Broken
 fn read_lines<'d>(
     context: &Context<'d, '_>,
     root: &Root<'d>,
-    asked: Asked<'_>,
+    asked: Requested<'_>,
     rows: &mut [Option<SourceLine>],
 ) -> Option<Lines<'d>> {
     let mut read = || {
@@ -83,7 +83,7 @@ impl Writer<'_, '_, '_> {
         info: &Info<'s>,
         supplement: Option<&Info<'s>>,
         root: &Root<'s>,
-        asked: Asked<'_>,
+        asked: Requested<'_>,
     ) -> Result<UnitAnswers, Broken> {
         let (unit, guard) = (&root.unit, self.context.guard);
         guard.spend(unit.header.unit_length())?;

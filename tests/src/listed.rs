@@ -22,7 +22,7 @@ int main(int argc, char **argv) { return caller(argc); }
 ";
 
 /// A program at fixed addresses, and a recording of it: `p.c`, `p` and `r.icecore` in a folder.
-pub struct Told {
+pub struct Listed {
     /// The folder.
     pub dir: tempfile::TempDir,
     /// The first instruction of `leaf`.
@@ -57,7 +57,7 @@ pub fn objdump(program: &Path, function: &str) -> Vec<(u64, String)> {
     rows.map(|(at, text)| (hex(at), text.trim().to_owned())).collect()
 }
 
-impl Told {
+impl Listed {
     /// Compiles the program with `cc` or `clang`. Four samples hit the first instruction of `leaf`, called from `caller`, one each 10 µs
     /// from 10 µs on; then two hit the last of `caller`.
     pub fn new(compiler: &str) -> Self {

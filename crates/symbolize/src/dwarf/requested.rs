@@ -6,13 +6,13 @@ use icecore_elf::Svma;
 
 /// Requested addresses in ascending order, and the lowest address of code.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct Requested<'a> {
     pub(super) at: &'a [Svma],
     /// No function of the image begins before this address.
     pub(super) code: Svma,
 }
 
-impl Asked<'_> {
+impl Requested<'_> {
     /// Finds the positions of the addresses in a range.
     ///
     /// Linkers leave the debug information of functions that they have dropped at 0, at 1, or at the highest addresses; such
@@ -34,12 +34,12 @@ mod tests {
     #[test]
     fn ranges_of_dropped_functions_hold_nothing() {
         let at = [1, 0x1000, 0x1001, 0x2000, u64::MAX - 1].map(Svma);
-        let asked = Asked { at: &at, code: Svma(0x1000) };
+        let asked = Requested { at: &at, code: Svma(0x1000) };
         assert_eq!(asked.within(0x1000, 0x2000), 1..3);
         assert_eq!(asked.within(0x1001, u64::MAX), 2..5);
         for (begin, end) in [(0, 0x3000), (1, 0x3000), (0x1000, 0x1000), (0x2000, 0x1000)] {
             assert!(asked.within(begin, end).is_empty(), "{begin:#x}..{end:#x}");
         }
-        assert_eq!(Asked { at: &at, code: Svma(0) }.within(1, 2), 0..1);
+        assert_eq!(Requested { at: &at, code: Svma(0) }.within(1, 2), 0..1);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Decides whether a frame-pointer walk shows the whole stack, so that the stack need not be copied. */
-#ifndef ICECORE_BELIEVED_H
-#define ICECORE_BELIEVED_H
+#ifndef ICECORE_COMPLETE_H
+#define ICECORE_COMPLETE_H
 
 #include "kernel.h"
 #include "maps.h"
@@ -65,8 +65,8 @@ static __always_inline bool passes_signal(struct scratch *scratch)
 
 /* Returns true if the walk shows the whole stack: it reached the root, and either all of it is Go code, or user space has found that
  * all code of the process keeps frame pointers, no code was mapped since, and the walk passes through no signal handler. A walk of one
- * frame is not believed: it ends wherever the frame pointer is not used. */
-VERIFIED_ALONE int is_believed(__u32 slot)
+ * frame may lack callers: it ends wherever the frame pointer is not used. */
+VERIFIED_ALONE int is_complete(__u32 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct scratch *scratch = scratch_of(slot);
