@@ -1,29 +1,11 @@
 //! What blocks hold.
 
 use crate::limits;
+use crate::numbers::numbers;
 
-/// What a block holds. A number that was given to a kind is never given to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kind(pub u16);
-
-/// Makes the constants of [`Kind`] and their names from one list.
-macro_rules! kinds {
-    ($($(#[$doc:meta])+ $name:ident = $number:literal,)+) => {
-        impl Kind {
-            $($(#[$doc])+ pub const $name: Self = Self($number);)+
-
-            /// Returns the name in lower case, or `kind_` and the number of a kind that this build does not know.
-            pub fn name(self) -> String {
-                match self {
-                    $(Self::$name => stringify!($name).to_ascii_lowercase(),)+
-                    Self(other) => format!("kind_{other}"),
-                }
-            }
-        }
-    };
-}
-
-kinds! {
+numbers! {
+    /// What a block holds. A number that was given to a kind is never given to another.
+    Kind(u16), others "kind",
     /// Host, clock, events, options of the recorder.
     SESSION = 1,
     /// Interned text.

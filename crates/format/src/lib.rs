@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`limits`] | the largest values that a reader accepts |
 //! | [`events`] | the events that the kernel counts: names, numbers, units |
+//! | `numbers` | numbers on disk whose known values have names |
 //! | `kind`, `error` | what blocks hold; what can be wrong |
 //! | [`header`], [`block`], [`index`] | the envelope: hand-encoded, fixed, checked |
 //! | [`records`] | the payloads: one frozen module per (kind, version) |
@@ -23,6 +24,7 @@ pub mod header;
 pub mod index;
 mod kind;
 pub mod limits;
+mod numbers;
 #[cfg(feature = "read")]
 pub mod read;
 pub mod records;

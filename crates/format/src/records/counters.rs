@@ -7,13 +7,10 @@ use rkyv::{Archive, Serialize};
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{IdTable, Reference, References, payload, references};
 use crate::kind::Kind;
+use crate::numbers::numbers;
 
 /// Resolution on disk, ns.
 const UNIT_NS: u64 = 1_000;
-
-/// What a counter counts; the numbers are on disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Counter(pub u8);
 
 /// How the values of a counter are to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,22 +21,19 @@ pub enum Growth {
     Level,
 }
 
-/// Makes the constants of [`Counter`], their names, units and kinds from one list.
+/// Makes [`Counter`], and the units and kinds of counters, from one list.
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident = $number:literal $growth:ident $unit:literal,)+) => {
-        impl Counter {
-            $($(#[$doc])+ pub const $name: Self = Self($number);)+
+        numbers! {
+            /// What a counter counts; the numbers are on disk.
+            #[derive(Default)]
+            Counter(u8), others "counter",
+            $($(#[$doc])+ $name = $number,)+
+        }
 
+        impl Counter {
             /// All counters that this build knows.
             pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Returns the name in lower case, or the number of a counter that this build does not know.
-            pub fn name(self) -> String {
-                match self {
-                    $(Self::$name => stringify!($name).to_ascii_lowercase(),)+
-                    Self(other) => format!("counter_{other}"),
-                }
-            }
 
             /// Returns the unit of the values: `ns`, `bytes` or `count`; `None` for a counter that this build does not know.
             pub fn unit(self) -> Option<&'static str> {

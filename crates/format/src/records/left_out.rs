@@ -5,34 +5,21 @@ use rkyv::{Archive, Serialize};
 use super::packed::{Packed, narrow};
 use super::{payload, references};
 use crate::kind::Kind;
+use crate::numbers::numbers;
 
-/// Why a file is missing or incomplete; the numbers are on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Omission(pub u8);
-
-impl Omission {
+numbers! {
+    /// Why a file is missing or incomplete; the numbers are on disk.
+    Omission(u8), others "omission",
     /// The recording has nothing of the file, because it needs more bytes than were free.
-    pub const TOO_LARGE: Self = Self(1);
+    TOO_LARGE = 1,
     /// The recording has only sections of the file, because all of it needs more bytes than were free.
-    pub const REDUCED: Self = Self(2);
+    REDUCED = 2,
     /// The recorder could not read the file, it was gone, or it is not an ELF file.
-    pub const UNREADABLE: Self = Self(3);
+    UNREADABLE = 3,
     /// A signal ended the recorder before it had read the file.
-    pub const INTERRUPTED: Self = Self(4);
+    INTERRUPTED = 4,
     /// The disk refused the file, or a part of it.
-    pub const WRITE_FAILED: Self = Self(5);
-
-    /// Name in lower case, or the number of one that this build does not know.
-    pub fn name(self) -> String {
-        match self {
-            Self::TOO_LARGE => "too_large".into(),
-            Self::REDUCED => "reduced".into(),
-            Self::UNREADABLE => "unreadable".into(),
-            Self::INTERRUPTED => "interrupted".into(),
-            Self::WRITE_FAILED => "write_failed".into(),
-            Self(other) => format!("omission_{other}"),
-        }
-    }
+    WRITE_FAILED = 5,
 }
 
 /// A file that was requested and that the recording lacks, or has in part.

@@ -5,75 +5,50 @@ use rkyv::{Archive, Serialize};
 use super::packed::Packed;
 use super::{payload, references};
 use crate::kind::Kind;
+use crate::numbers::numbers;
 
-/// Why something is missing; the numbers are on disk and, up to 15, in `bpf/wire.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Cause(pub u8);
+numbers! {
+    /// Why something is missing; the numbers are on disk and, up to 15, in `bpf/wire.h`.
+    Cause(u8), others "cause",
+    /// A sample found the ring full.
+    RING_FULL_SAMPLE = 0,
+    /// A fork, exec, exit or comm event found the ring full.
+    RING_FULL_TASK = 1,
+    /// A sample could not get its scratch memory.
+    NO_SCRATCH = 2,
+    /// The table of followed processes was full: a child was not followed.
+    TARGETS_FULL = 3,
+    /// The ring was so full that less of a stack was copied than was to be, or none.
+    STACK_SHORTENED = 4,
+    /// An event happened more often than the recorder takes samples of it: other samples stand for these hits, and weigh as much more.
+    RATE_LOWERED = 5,
+    /// A function returned, and the recorder did not know since when it ran; or it began, and the kernel will not tell of its return.
+    UNPAIRED = 6,
+    /// The kernel did not run a program because another one ran on the CPU. Some of these runs would have made a sample.
+    MISSED_RUNS = 7,
+    /// The kernel's queue of mapping events was full.
+    MAPPING_QUEUE_FULL = 16,
+    /// A record in the ring could not be decoded.
+    UNDECODABLE = 17,
+    /// The disk refused a block of samples.
+    WRITE_FAILED = 18,
+    /// There were no more ids for the frames of a sample: the recording has 2³² of them.
+    STACKS_EXHAUSTED = 19,
+    /// A block of samples in a damaged file could not be read when the file was repaired.
+    DAMAGED = 20,
+    /// Blocks of another kind could not be read then: what they define is referred to, and not there.
+    BLOCKS_DAMAGED = 21,
+    /// Distinct pieces of code were too many to look up their names.
+    CODE_UNNAMED = 22,
+    /// A perf map or jitdump file was not, or not all, read: too large, too many, or written over meanwhile.
+    JIT_FILE_CUT = 23,
+    /// The disk refused names of functions.
+    NAMES_REFUSED = 24,
+    /// A process mapped code faster than is followed, or more of it: a report of a mapping was not taken.
+    MAPPINGS_REFUSED = 25,
+}
 
 impl Cause {
-    /// A sample found the ring full.
-    pub const RING_FULL_SAMPLE: Self = Self(0);
-    /// A fork, exec, exit or comm event found the ring full.
-    pub const RING_FULL_TASK: Self = Self(1);
-    /// A sample could not get its scratch memory.
-    pub const NO_SCRATCH: Self = Self(2);
-    /// The table of followed processes was full: a child was not followed.
-    pub const TARGETS_FULL: Self = Self(3);
-    /// The ring was so full that less of a stack was copied than was to be, or none.
-    pub const STACK_SHORTENED: Self = Self(4);
-    /// An event happened more often than the recorder takes samples of it: other samples stand for these hits, and weigh as much more.
-    pub const RATE_LOWERED: Self = Self(5);
-    /// A function returned, and the recorder did not know since when it ran; or it began, and the kernel will not tell of its return.
-    pub const UNPAIRED: Self = Self(6);
-    /// The kernel did not run a program because another one ran on the CPU. Some of these runs would have made a sample.
-    pub const MISSED_RUNS: Self = Self(7);
-    /// The kernel's queue of mapping events was full.
-    pub const MAPPING_QUEUE_FULL: Self = Self(16);
-    /// A record in the ring could not be decoded.
-    pub const UNDECODABLE: Self = Self(17);
-    /// The disk refused a block of samples.
-    pub const WRITE_FAILED: Self = Self(18);
-
-    /// There were no more ids for the frames of a sample: the recording has 2³² of them.
-    pub const STACKS_EXHAUSTED: Self = Self(19);
-    /// A block of samples in a damaged file could not be read when the file was repaired.
-    pub const DAMAGED: Self = Self(20);
-    /// Blocks of another kind could not be read then: what they define is referred to, and not there.
-    pub const BLOCKS_DAMAGED: Self = Self(21);
-    /// Distinct pieces of code were too many to look up their names.
-    pub const CODE_UNNAMED: Self = Self(22);
-    /// A perf map or jitdump file was not, or not all, read: too large, too many, or written over meanwhile.
-    pub const JIT_FILE_CUT: Self = Self(23);
-    /// The disk refused names of functions.
-    pub const NAMES_REFUSED: Self = Self(24);
-    /// A process mapped code faster than is followed, or more of it: a report of a mapping was not taken.
-    pub const MAPPINGS_REFUSED: Self = Self(25);
-
-    /// Name in lower case, or the number of a cause that this build does not know.
-    pub fn name(self) -> String {
-        match self {
-            Self::RING_FULL_SAMPLE => "ring_full_sample".into(),
-            Self::RING_FULL_TASK => "ring_full_task".into(),
-            Self::NO_SCRATCH => "no_scratch".into(),
-            Self::TARGETS_FULL => "targets_full".into(),
-            Self::STACK_SHORTENED => "stack_shortened".into(),
-            Self::RATE_LOWERED => "rate_lowered".into(),
-            Self::UNPAIRED => "unpaired".into(),
-            Self::MISSED_RUNS => "missed_runs".into(),
-            Self::MAPPING_QUEUE_FULL => "mapping_queue_full".into(),
-            Self::UNDECODABLE => "undecodable".into(),
-            Self::WRITE_FAILED => "write_failed".into(),
-            Self::STACKS_EXHAUSTED => "stacks_exhausted".into(),
-            Self::DAMAGED => "damaged".into(),
-            Self::BLOCKS_DAMAGED => "blocks_damaged".into(),
-            Self::CODE_UNNAMED => "code_unnamed".into(),
-            Self::JIT_FILE_CUT => "jit_file_cut".into(),
-            Self::NAMES_REFUSED => "names_refused".into(),
-            Self::MAPPINGS_REFUSED => "mappings_refused".into(),
-            Self(other) => format!("cause_{other}"),
-        }
-    }
-
     /// Tells whether samples are missing; other causes lose names or callers, not time.
     pub fn is_sample(self) -> bool {
         matches!(

@@ -5,158 +5,141 @@
 
 use rkyv::{Archive, Deserialize, Serialize};
 
-/// Defines a number on disk, with a name for each value.
-macro_rules! open_set {
-    (
-        $(#[$doc:meta])*
-        $set:ident, others $prefix:literal,
-        $($(#[$of:meta])* $value:ident = $number:literal $name:literal,)+
-    ) => {
-        $(#[$doc])*
-        #[derive(
-            Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Archive, Serialize, Deserialize,
-        )]
-        pub struct $set(pub u16);
+use crate::numbers::numbers;
 
-        impl $set {
-            $($(#[$of])* pub const $value: Self = Self($number);)+
-
-            /// Name in lower case, or the number of one that this build does not know.
-            pub fn name(self) -> String {
-                match self {
-                    $(Self::$value => $name.into(),)+
-                    Self(other) => format!(concat!($prefix, "_{}"), other),
-                }
-            }
-        }
-    };
-}
-
-open_set! {
+numbers! {
     /// Which program made a recording.
-    Maker, others "maker",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    Maker(u16), others "maker",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// `icecore-record`.
     RECORDER = 1 "icecore-record",
     /// `perf record`; its file was imported.
-    PERF = 2 "perf",
+    PERF = 2,
 }
 
-open_set! {
+numbers! {
     /// Whom a session samples.
-    TargetKind, others "target",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    TargetKind(u16), others "target",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// The whole machine.
-    SYSTEM = 1 "system",
+    SYSTEM = 1,
     /// Processes, and the children that they fork.
-    PROCESSES = 2 "processes",
+    PROCESSES = 2,
     /// Threads, and no other threads of their processes.
-    THREADS = 3 "threads",
+    THREADS = 3,
     /// Tasks in cgroups and those below them.
-    CGROUPS = 4 "cgroups",
+    CGROUPS = 4,
     /// A command that the recorder ran, and its children.
-    COMMAND = 5 "command",
+    COMMAND = 5,
 }
 
-open_set! {
+numbers! {
     /// Whether CPUs were excluded.
-    CpuScope, others "cpu_scope",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    CpuScope(u16), others "cpu_scope",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// All CPUs that were online are sampled.
-    ALL = 1 "all",
+    ALL = 1,
     /// Some CPUs that were online are not sampled.
-    SOME = 2 "some",
+    SOME = 2,
 }
 
-open_set! {
+numbers! {
     /// How the recorder was to take user stacks; what the kernel could not do is a [`MissingFeature`].
-    UnwindMode, others "unwind",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    UnwindMode(u16), others "unwind",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// Walks along frame pointers, without copies.
     FRAME_POINTERS = 1 "fp",
     /// Walks by unwind tables, and copies of the stack where there are none.
-    AUTO = 2 "auto",
+    AUTO = 2,
     /// Walks along frame pointers, and copies of the stack where these cannot be trusted.
-    COPY = 3 "copy",
+    COPY = 3,
     /// A copy of each stack.
-    DWARF = 4 "dwarf",
+    DWARF = 4,
 }
 
-open_set! {
+numbers! {
     /// What of the executable files that were hit was to go into the recording.
-    EmbedMode, others "embed",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    EmbedMode(u16), others "embed",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// Nothing.
-    NONE = 1 "none",
+    NONE = 1,
     /// Names of the functions that were hit.
-    HITS = 2 "hits",
+    HITS = 2,
     /// Also symbol tables and unwind tables.
-    SECTIONS = 3 "sections",
+    SECTIONS = 3,
     /// Also the files as a whole.
-    ALL = 4 "all",
+    ALL = 4,
 }
 
-open_set! {
+numbers! {
     /// What the recorder would have used, and its kernel or its privileges did not give.
-    MissingFeature, others "feature",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    MissingFeature(u16), others "feature",
     /// Unknown; never written.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// Programs of the kernel cannot loop (`bpf_loop`, Linux 5.17): the kernel walks user stacks itself, 127 frames at most, does not
     /// say how its walks end, and copies no stacks.
-    LOOP = 1 "loop",
+    LOOP = 1,
     /// Threads run no programs after they have waited (task work, Linux 6.18): of user stacks of waits at most 2 KiB are copied.
-    TASK_WORK = 2 "task_work",
+    TASK_WORK = 2,
     /// The sampler cannot walk user stacks by unwind tables (Linux 6.1, x86-64).
-    TABLE_WALKS = 3 "table_walks",
+    TABLE_WALKS = 3,
     /// The kernel shows no addresses of its functions to the recorder (`kernel.kptr_restrict`, CAP_SYSLOG).
-    KERNEL_ADDRESSES = 4 "kernel_addresses",
+    KERNEL_ADDRESSES = 4,
 }
 
-open_set! {
+numbers! {
     /// Why a session ended.
-    EndReason, others "reason",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    EndReason(u16), others "reason",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// The requested time was over.
-    DURATION = 1 "duration",
+    DURATION = 1,
     /// A signal asked the recorder to end.
-    SIGNAL = 2 "signal",
+    SIGNAL = 2,
     /// The command ended.
-    COMMAND = 3 "command",
+    COMMAND = 3,
     /// All targets ended.
     TARGETS_GONE = 4 "targets gone",
     /// The disk or pipe took no more.
     WRITE_FAILED = 5 "write failed",
     /// The recorder did not end the session: a repair wrote the receipt.
-    REPAIRED = 6 "repaired",
+    REPAIRED = 6,
     /// Another program recorded the session, and its file does not say why it ended.
-    IMPORTED = 7 "imported",
+    IMPORTED = 7,
 }
 
-open_set! {
+numbers! {
     /// What a sample of an event stands for.
-    EventMeaning, others "meaning",
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    EventMeaning(u16), others "meaning",
     /// Unknown.
-    UNKNOWN = 0 "unknown",
+    UNKNOWN = 0,
     /// CPU time, in ns.
-    CPU_TIME = 1 "cpu_time",
+    CPU_TIME = 1,
     /// Cycles of a CPU.
-    CYCLES = 2 "cycles",
+    CYCLES = 2,
     /// Time in which a thread slept or was blocked, in ns.
-    OFF_CPU = 3 "off_cpu",
+    OFF_CPU = 3,
     /// Time in which a thread was ready and had no CPU, in ns.
-    RUN_DELAY = 4 "run_delay",
+    RUN_DELAY = 4,
     /// The end of a wait: the stack is that of who ended it, the weight the length of the wait, in ns.
-    WAKER = 5 "waker",
+    WAKER = 5,
     /// The time that a function took, with all that it called and waited for, in ns.
-    DURATION = 6 "duration",
+    DURATION = 6,
     /// Something that happened: a page fault, a call of a function, a number of bytes.
-    OCCURRENCE = 7 "occurrence",
+    OCCURRENCE = 7,
 }
 
 #[cfg(test)]

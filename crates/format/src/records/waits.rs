@@ -5,40 +5,27 @@ use rkyv::{Archive, Serialize};
 use super::packed::{Packed, fold, narrow, unfold};
 use super::{payload, references};
 use crate::kind::Kind;
+use crate::numbers::numbers;
 
 /// Resolution on disk, ns; that of samples.
 const UNIT_NS: u64 = 1_000;
 
-/// What a thread was doing while it waited; the numbers are on disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct WaitState(pub u8);
-
-impl WaitState {
+numbers! {
+    /// What a thread was doing while it waited; the numbers are on disk.
+    #[derive(Default)]
+    WaitState(u8), others "state",
     /// The recorder does not know it.
-    pub const UNKNOWN: Self = Self(0);
+    UNKNOWN = 0,
     /// It slept until something happens, and a signal could end that (`TASK_INTERRUPTIBLE`).
-    pub const SLEEPING: Self = Self(1);
+    SLEEPING = 1,
     /// It slept, and no signal could end that: usually for a disk or a lock (`TASK_UNINTERRUPTIBLE`).
-    pub const UNINTERRUPTIBLE: Self = Self(2);
+    UNINTERRUPTIBLE = 2,
     /// A signal or a debugger had stopped it.
-    pub const STOPPED: Self = Self(3);
+    STOPPED = 3,
     /// It could run, and no CPU was free: it was preempted, or had not run yet after it was woken.
-    pub const RUNNABLE: Self = Self(4);
+    RUNNABLE = 4,
     /// It slept as uninterruptible threads do, but counts for no load (`TASK_IDLE`): threads of the kernel without work.
-    pub const IDLE: Self = Self(5);
-
-    /// Name in lower case, or the number of one that this build does not know.
-    pub fn name(self) -> String {
-        match self {
-            Self::UNKNOWN => "unknown".into(),
-            Self::SLEEPING => "sleeping".into(),
-            Self::UNINTERRUPTIBLE => "uninterruptible".into(),
-            Self::STOPPED => "stopped".into(),
-            Self::RUNNABLE => "runnable".into(),
-            Self::IDLE => "idle".into(),
-            Self(other) => format!("state_{other}"),
-        }
-    }
+    IDLE = 5,
 }
 
 /// What was not seen of a wait; bits, which are on disk.
@@ -63,33 +50,20 @@ impl WaitFlags {
     }
 }
 
-/// What ended a wait; the numbers are on disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct WokenBy(pub u8);
-
-impl WokenBy {
+numbers! {
+    /// What ended a wait; the numbers are on disk.
+    #[derive(Default)]
+    WokenBy(u8), others "waker",
     /// The recorder does not know it.
-    pub const UNKNOWN: Self = Self(0);
+    UNKNOWN = 0,
     /// A thread, in its own code or in a system call.
-    pub const THREAD: Self = Self(1);
+    THREAD = 1,
     /// A hard interrupt, on whatever thread it hit.
-    pub const HARD_INTERRUPT: Self = Self(2);
+    HARD_INTERRUPT = 2 "hardirq",
     /// A soft interrupt, likewise: timers, network.
-    pub const SOFT_INTERRUPT: Self = Self(3);
+    SOFT_INTERRUPT = 3 "softirq",
     /// Nothing: the thread was ready to run all the time.
-    pub const NOBODY: Self = Self(4);
-
-    /// Name in lower case, or the number of one that this build does not know.
-    pub fn name(self) -> String {
-        match self {
-            Self::UNKNOWN => "unknown".into(),
-            Self::THREAD => "thread".into(),
-            Self::HARD_INTERRUPT => "hardirq".into(),
-            Self::SOFT_INTERRUPT => "softirq".into(),
-            Self::NOBODY => "nobody".into(),
-            Self(other) => format!("waker_{other}"),
-        }
-    }
+    NOBODY = 4,
 }
 
 /// One wait that is a sample: `time_ns`, `task` and `event` are those of the sample, and name it.

@@ -78,12 +78,6 @@ impl Cgroups {
         self.paths.iter().map(|path| &**path)
     }
 
-    /// Returns true if a cgroup has this path, or is below it.
-    pub fn are_below(&self, wanted: &str) -> bool {
-        let wanted = [wanted.to_owned()];
-        (1..=self.paths.len()).any(|id| self.is_below(id as CgroupId, &wanted))
-    }
-
     /// Tells whether a cgroup is one of these, or below one: a path without `/` in front means the same as with it.
     pub fn is_below(&self, id: CgroupId, wanted: &[String]) -> bool {
         self.path(id).is_some_and(|path| is_below(path, wanted))
