@@ -2,7 +2,7 @@
  *
  *   queues moves N     N times: `moved` waits for 50 ms or more, and then for the CPU until it is moved to another one after 60 ms
  *   queues ends        `queued` waits for 300 ms, and then for the CPU for 2 s
- *   queues begins      the same, without the first wait
+ *   queues begins      for the CPU for 5 s
  *   queues again N     N times: a child calls `hit` once and ends, and another one with the same number calls it six times
  *
  * `moves` prints how long each `moved` waited for the CPU, as the scheduler says, ns; `ends` how long `queued` waited for somebody.
@@ -125,7 +125,8 @@ static void stays(int sleeps)
 	pthread_t waiting, running;
 	long since;
 
-	hog_ms = 2000;
+	/* A recorder that is told to sample the thread needs time to begin. */
+	hog_ms = sleeps ? 2000 : 5000;
 	pthread_create(&waiting, 0, queued, (void *)(long)sleeps);
 	while (!waits)
 		usleep(100);

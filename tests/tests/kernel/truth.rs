@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
     Recorded, Sample, copy, record, report, send, target, text, wait_for_samples, wait_for_session,
@@ -236,16 +236,29 @@ fn root_the_whole_machine_is_recorded_without_loss_and_without_idle() {
 #[test]
 fn root_idle_time_is_sampled_when_asked_for() {
     let none: [&str; 0] = [];
-    // A machine that is busy with something else may not be idle in a given second.
-    for _ in 0..60 {
-        let recorded = Recorded::new(&["-a", "-C", "0", "-d", "1", "-F", "97", "--include-idle"], &none);
-        let samples = recorded.samples(&[]);
-        if let Some(idle) = samples.iter().find(|sample| sample.number("tid") == 0) {
-            assert!(idle.text("comm").starts_with("swapper"), "{}", idle.0);
-            return;
-        }
-    }
-    panic!("in a minute there was no sample of an idle CPU");
+    let begun = Instant::now();
+    let idle_before = idle_s();
+    let recorded = Recorded::new(&["-a", "-C", "0", "-d", "2", "-F", "97", "--include-idle"], &none);
+    let (idle, around) = (idle_s() - idle_before, begun.elapsed().as_secs_f64() - 2.0);
+    let samples = recorded.samples(&[]);
+    let samples = samples.iter().filter(|sample| sample.number("tid") == 0);
+    assert!(samples.clone().all(|sample| sample.text("comm").starts_with("swapper")));
+    // The recorder begins and ends in the time around its samples. The kernel counts ticks of 10 ms.
+    let (n, least, most) = (samples.count() as f64, 97.0 * (idle - around), 97.0 * idle.min(2.0));
+    println!("{n} samples in {idle} s without work, {around} s of them around the recording");
+    assert!(
+        (0.8 * least - 10.0..1.2 * most + 10.0).contains(&n),
+        "{n} samples in {idle} s; {around} s around"
+    );
+}
+
+/// Returns for how long CPU 0 has been idle.
+fn idle_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").expect("readable");
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu0 ")).expect("it is there");
+    let ticks: Vec<f64> = line.split(' ').map(|ticks| ticks.parse().expect("a number")).collect();
+    // Idle, and idle while something waits for a disk.
+    (ticks[3] + ticks[4]) / 100.0
 }
 
 #[test]
