@@ -101,14 +101,14 @@ impl Modules {
         self.imported(module, path).or_else(|| {
             let import = match own.imports.get(path.first()?) {
                 Some(import) => self.imported(module, import)?,
-                None => self.from_glob(module, &path[0])?,
+                None => self.by_glob(module, &path[0])?,
             };
             Some([&import[..], &path[1..]].concat())
         })
     }
 
     /// Finds a name in the modules of which a module imports all names.
-    fn from_glob(&self, module: &Name, name: &String) -> Option<Name> {
+    fn by_glob(&self, module: &Name, name: &String) -> Option<Name> {
         let globs = self.0[module].globs.iter().filter_map(|glob| self.imported(module, glob));
         globs.filter(|glob| self.0.contains_key(glob)).find_map(|mut glob| {
             let has = |it: &Module| it.items.contains(name) || it.imports.contains_key(name);
@@ -133,7 +133,7 @@ impl Modules {
         };
         let onward = match module.imports.get(first) {
             Some(import) => self.imported(&at, import)?,
-            None => match self.from_glob(&at, first) {
+            None => match self.by_glob(&at, first) {
                 Some(found) => found,
                 None => return Some(&module.file),
             },

@@ -53,8 +53,11 @@ const SETTINGS: [Setting; 22] = [
     }),
 ];
 
+/// A name, and what makes the recording.
+type Content = (&'static str, fn() -> Builder);
+
 /// Recordings of different contents: whole and incomplete stacks, waits.
-const CONTENTS: [(&str, fn() -> Builder); 3] = [
+const CONTENTS: [Content; 3] = [
     ("story", story),
     ("walks", broken_walks),
     ("waits", || waiting(&["cpu-clock", "off-cpu", "run-delay", "waker"])),
