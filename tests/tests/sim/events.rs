@@ -12,8 +12,7 @@ use serde_json::Value;
 const FILE: &str = "DIR/x.icecore";
 const WALL: &str = "cpu-clock,off-cpu,run-delay";
 const CLOCK_AND_WAITS: [&str; 4] = ["cpu-clock", "off-cpu", "run-delay", "waker"];
-const HINT: &str =
-    "8 waits are not shown: --event off-cpu,run-delay, or --event cpu-clock,off-cpu,run-delay for wall time";
+const HINT: &str = "8 waits are not shown (--event cpu-clock,off-cpu,run-delay for wall time)";
 
 /// Writes a recording with these events.
 fn made(names: &[&str]) -> tempfile::TempDir {

@@ -44,10 +44,10 @@ pub(crate) fn unshown(report: &Report<'_>) -> Option<String> {
         }
         _ => {
             let wall = match clocks[..] {
-                [clock] => format!(", or --event {clock},{waits} for wall time"),
-                _ => String::new(),
+                [clock] => format!("--event {clock},{waits} for wall time"),
+                _ => format!("--event {waits}"),
             };
-            Some(format!("{} not shown: --event {waits}{wall}", are(number, "wait")))
+            Some(format!("{} not shown ({wall})", are(number, "wait")))
         }
     }
 }

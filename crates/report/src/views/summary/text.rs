@@ -41,10 +41,10 @@ impl Summary {
             costs.into_iter().filter_map(|(label, text)| Some((label, text?))).collect();
         // What follows the functions: their heading, a gap, these, and what to do next.
         self.where_time_went(page, 3 + costs.len());
-        if !costs.is_empty() {
+        if !costs.is_empty() && page.rows_left().is_none_or(|rows| rows > 1 + costs.len()) {
             page.gap();
+            costs.iter().for_each(|(label, text)| page.item(label, text));
         }
-        costs.iter().for_each(|(label, text)| page.item(label, text));
         page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));
     }
 
@@ -102,13 +102,15 @@ impl Summary {
     fn sampled(&self) -> String {
         let events = self.events.iter().map(|event| match (event.frequency_hz, event.period) {
             (0, 0 | 1) => event.name.clone(),
-            (0, period) if event.is_wait => format!("{} of {} or more", event.name, duration(period)),
+            (0, period) if event.is_wait => format!("{} ≥ {}", event.name, duration(period)),
             (0, period) => format!("{} every {}", event.name, weight(period, &event.unit)),
             (hz, _) => format!("{} at {hz} Hz per CPU", event.name),
         });
         let mut parts = vec![self.target.clone()];
         parts.extend(events);
-        if let Some(hz) = self.achieved_hz {
+        // That the rate was achieved is no news.
+        let requested = self.events.iter().map(|event| event.frequency_hz).max().unwrap_or(0) as f64;
+        if let Some(hz) = self.achieved_hz.filter(|hz| (hz - requested).abs() > 0.05 * requested) {
             parts.push(format!("{hz:.0} Hz achieved per busy CPU"));
         }
         parts.retain(|part| !part.is_empty());
@@ -132,7 +134,8 @@ impl Summary {
                 "the recorder was stopped before it closed this file: the last second or so may be missing";
             page.sentence(Style::Warn, 2, text);
         }
-        let agreement = self.quality.cpu_time_agreement;
+        // What is as it should be, `health` tells.
+        let agreement = self.quality.cpu_time_agreement.filter(|_| self.quality.verdict != Verdict::Good);
         let agreement =
             agreement.map(|share| format!(" · CPU time {} of the kernel's account", percent(share)));
         page.item("  samples", &(self.samples_and_losses() + &agreement.unwrap_or_default()));
@@ -140,11 +143,14 @@ impl Summary {
         let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
         restrictions.for_each(|line| page.item("  restricted", line));
         self.quality.refused().into_iter().for_each(|line| page.item("  refused", &line));
-        if let Some(stacks) = self.stacks() {
-            page.item("  stacks", &stacks);
-        }
-        if let Some(names) = self.names() {
-            page.item("  names", &names);
+        match (self.stacks(), self.names()) {
+            (Some(stacks), Some(names)) if self.quality.verdict == Verdict::Good => {
+                page.item("  stacks", &format!("{stacks} · {names}"));
+            }
+            (stacks, names) => {
+                stacks.into_iter().for_each(|stacks| page.item("  stacks", &stacks));
+                names.into_iter().for_each(|names| page.item("  names", &names));
+            }
         }
         // If files were reduced to sections, all names are there.
         let nameless = self.left_out.iter().filter(|row| row.costs_names());
@@ -263,7 +269,7 @@ impl Summary {
         parts.extend(cost.cpu_ns_per_sample.map(|ns| format!("{:.1} µs per sample", ns / 1e3)));
         // A probe or a switch that is no sample costs time, too.
         let bpf = cost.bpf_ns_per_run.zip(cost.bpf_share);
-        parts.extend(bpf.map(|(ns, share)| format!("BPF {:.1} µs per run ({})", ns / 1e3, percent(share))));
+        parts.extend(bpf.map(|(ns, _)| format!("BPF {:.1} µs per run", ns / 1e3)));
         Some(parts.join(" · "))
     }
 
