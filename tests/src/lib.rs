@@ -7,7 +7,7 @@
 //! | [`inside`] | the report inside the test's process, and its snapshots |
 //! | [`machine`] | programs run on this machine: the recorder, the report, targets |
 //! | [`synthetic`] | recordings made up of known facts |
-//! | [`told`] | a compiled program, and a recording of it |
+//! | [`listed`] | a compiled program, and a recording of it |
 
 pub mod corpus;
 pub mod elsewhere;

@@ -88,7 +88,7 @@ fn refuse(to: &cli::Output, inputs: &[&Path]) -> anyhow::Result<()> {
     Ok(output::refuse(&to.output, to.force, inputs)?)
 }
 
-/// Says what failed on which input; of an error of the output, [`write`] says it.
+/// Says what failed on which input; of an error of the output, [`write()`] says it.
 fn cannot(what: &str, input: &Path, error: Error) -> anyhow::Error {
     match error {
         Error::Format(error @ icecore_format::Error::Io(_)) => anyhow!(error),
