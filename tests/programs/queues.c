@@ -125,7 +125,7 @@ static void stays(int sleeps)
 	pthread_t waiting, running;
 	long since;
 
-	/* A recorder that is told to sample the thread needs time to begin. */
+	/* The test starts a recorder for the running thread; that takes up to some seconds on a busy machine. */
 	hog_ms = sleeps ? 2000 : 5000;
 	pthread_create(&waiting, 0, queued, (void *)(long)sleeps);
 	while (!waits)

@@ -82,7 +82,7 @@ pub struct NotImported {
 /// Writes the samples of a perf.data file.
 ///
 /// # Errors
-/// If it is no perf.data file, its events cannot be told apart, or the output cannot be written.
+/// If the file is no perf.data file, its records do not identify their events, or the output cannot be written.
 pub fn import(file: File, writer: &mut Writer, watch: &dyn Watch) -> Result<Imported, Error> {
     let changed_unix_ns = changed(&file);
     let data = PerfData::read(file)?;

@@ -124,8 +124,8 @@ impl Checked {
         self.uses(seen, own);
     }
 
-    /// Keeps what rows refer to. Of their own table these are ids in front of `first`: what a row refers to in
-    /// its own block lies in front of it, as the format has no other way to say it.
+    /// Keeps the ids that rows refer to; of their own table only those below `first`, because a row can refer only to rows of its own
+    /// block that stand before it.
     fn uses(&mut self, seen: Used, own: Option<(IdTable, u32)>) {
         self.last_event = seen.last_event;
         for (table, mut ids) in IdTable::ALL.into_iter().zip(seen.ids) {
