@@ -3,7 +3,7 @@
 use crate::{fit, quantity};
 
 /// Text under construction, with or without color.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Page {
     text: String,
     color: bool,
@@ -165,6 +165,11 @@ impl Page {
     /// Returns how many more lines the smallest terminal shows, above a prompt; `None` if the page is for none.
     pub fn rows_left(&self) -> Option<usize> {
         self.width.map(|_| TERMINAL.saturating_sub(1 + self.text.lines().count()))
+    }
+
+    /// Returns false if the page is for a terminal, and the smallest one does not show all of it above a prompt.
+    pub fn fits_terminal(&self) -> bool {
+        self.width.is_none() || self.text.lines().count() < TERMINAL
     }
 
     /// Adds an empty line.

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use icecore_tests::corpus::recordings;
 use icecore_tests::inside::{commands, golden, run_in, run_on};
 use icecore_tests::synthetic::{Builder, named, story};
 
@@ -111,6 +112,38 @@ fn names_are_cut_to_a_terminal_and_whole_elsewhere() {
         for row in named {
             assert!(columns(row) <= 100, "{line:?}: {} columns: {row}", columns(row));
         }
+    }
+}
+
+#[test]
+fn the_first_screen_fits_a_terminal_of_24_lines_whatever_is_wrong() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, bytes) in recordings() {
+        std::fs::write(dir.path().join("r.icecore"), bytes).expect("room");
+        let screen = |width| run_on(width, dir.path(), &["summary", "DIR/r.icecore"]).1;
+        let (narrow, whole) = (screen(Some(80)), screen(None));
+        assert!(narrow.lines().count() < 24, "{name}: a prompt has no room below\n{narrow}");
+        let broken = narrow.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(broken, None, "{name}: a line is too long\n{narrow}");
+        // The worst problem, three functions, what is left out, and what to do next are on both.
+        let line = |text: &str, begin: &str| {
+            let found = text.lines().position(|line| line.trim_start().starts_with(begin));
+            found.unwrap_or_else(|| panic!("{name}: no line `{begin}`\n{text}"))
+        };
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        let problems = |text: &str| -> Vec<String> {
+            let problems = text.lines().skip(line(text, "quality") + 1);
+            problems.take_while(|line| !line.starts_with("  samples")).map(words).collect()
+        };
+        let worst = problems(&whole).into_iter().next().expect("something is wrong with each");
+        let shown = problems(&narrow).join(" ");
+        assert!(shown.starts_with(&worst), "{name}: {worst}\n{narrow}");
+        assert!(shown.contains(" more problem"), "{name}\n{narrow}");
+        assert!(shown.ends_with(": icecore-report health r.icecore"), "{name}\n{narrow}");
+        assert!(line(&narrow, "next: ") - line(&narrow, "SELF") > 3, "{name}\n{narrow}");
+        // What is piped lacks nothing.
+        let in_whole = ["command", "labels", "processes", "cgroups", "names"];
+        in_whole.into_iter().for_each(|begin| assert!(line(&whole, begin) > 0));
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `output` | writes files whole or not at all |
 //! | `progress` | a progress bar |
-//! | `meant` | words of other profilers |
+//! | `did_you_mean` | words of other profilers, and what they are called here |
 
 pub(crate) mod did_you_mean;
 pub(crate) mod output;

@@ -67,11 +67,16 @@ fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
 }
 
 fn caveats(report: &Report<'_>, page: &mut Page) {
+    selection(report, page);
+    damage(report, page);
+}
+
+/// Says what of the recording is not shown, or shown together although it is not alike.
+fn selection(report: &Report<'_>, page: &mut Page) {
     omissions(report, page);
     if let Some(mixed) = events::mixed(report) {
         page.sentence(Style::Warn, 0, &mixed);
     }
-    damage(report, page);
 }
 
 fn omissions(report: &Report<'_>, page: &mut Page) {
@@ -102,6 +107,6 @@ fn damage(report: &Report<'_>, page: &mut Page) {
         } else {
             String::new()
         };
-        page.styled(Style::Bad, &format!("damaged: {first}{more}; see icecore-report verify"));
+        page.sentence(Style::Bad, 0, &format!("damaged: {first}{more}; see icecore-report verify"));
     }
 }

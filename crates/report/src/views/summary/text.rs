@@ -15,32 +15,70 @@ use icecore_text::{Align, Page, Style, Table};
 /// Longer names of functions and images are cut; `top` shows them whole.
 const NAME_LEN: usize = 72;
 const IMAGE_LEN: usize = 24;
-/// So many functions are shown on the smallest terminal, whatever else there is.
-const FEWEST: usize = 5;
 /// How many cgroups are listed.
 const CGROUPS: usize = 3;
 /// How many reasons for missing names are listed.
 const REASONS: usize = 3;
 
+/// How much the screen says. A terminal gets as much as its smallest kind shows, everything else all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Detail {
+    /// A problem, and what cannot be left out: `health` and `info` have the rest.
+    Least,
+    /// Two problems, and neither sessions, labels nor cgroups: `info` and `top` have those.
+    Less,
+    All,
+}
+
+impl Detail {
+    fn problems(self) -> usize {
+        match self {
+            Self::Least => 1,
+            Self::Less => 2,
+            Self::All => usize::MAX,
+        }
+    }
+
+    /// So many functions are shown, whatever else there is.
+    fn functions(self) -> usize {
+        if self == Self::Least { 3 } else { 5 }
+    }
+}
+
 impl Summary {
     /// Writes the screen.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
+        for detail in [Detail::All, Detail::Less, Detail::Least] {
+            let mut tried = page.clone();
+            self.write(report, detail, &mut tried);
+            if tried.fits_terminal() || detail == Detail::Least {
+                *page = tried;
+                return;
+            }
+        }
+    }
+
+    fn write(&self, report: &Report<'_>, detail: Detail, page: &mut Page) {
         // Problems come first.
         if self.quality.verdict == Verdict::Good {
-            self.what(page);
+            self.what(detail, page);
             page.gap();
-            self.how_good(page);
+            self.how_good(report.loaded.path, detail, page);
         } else {
-            self.how_good(page);
+            self.how_good(report.loaded.path, detail, page);
             page.gap();
-            self.what(page);
+            self.what(detail, page);
         }
-        super::super::caveats(report, page);
+        match detail {
+            // That the file is damaged is one of the problems.
+            Detail::Least => super::super::selection(report, page),
+            Detail::Less | Detail::All => super::super::caveats(report, page),
+        }
         let costs = [("memory", memory::text(&self.peak_memory)), ("cost", self.cost())];
         let costs: Vec<(&str, String)> =
             costs.into_iter().filter_map(|(label, text)| Some((label, text?))).collect();
         // What follows the functions: their heading, a gap, these, and what to do next.
-        self.where_time_went(page, 3 + costs.len());
+        self.where_time_went(detail, page, 3 + costs.len());
         if !costs.is_empty() && page.rows_left().is_none_or(|rows| rows > 1 + costs.len()) {
             page.gap();
             costs.iter().for_each(|(label, text)| page.item(label, text));
@@ -48,7 +86,7 @@ impl Summary {
         page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));
     }
 
-    fn what(&self, page: &mut Page) {
+    fn what(&self, detail: Detail, page: &mut Page) {
         let mut recording = vec![shown(Path::new(&self.file)).to_string(), bytes(self.file_bytes)];
         let length = duration((self.duration_s * 1e9) as u64);
         if self.sessions.is_empty() {
@@ -62,14 +100,17 @@ impl Summary {
             let host = self.hosts.join(", ");
             page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
         } else {
-            self.each_session(page)
+            self.made(page);
+            if detail == Detail::All {
+                self.each_session(page);
+            }
         }
         // Each session has its own.
-        if !self.command_line.is_empty() {
+        if !self.command_line.is_empty() && detail > Detail::Least {
             page.short_item("command", &command(&self.command_line));
         }
         page.item("sampled", &self.sampled());
-        if !self.labels.is_empty() {
+        if !self.labels.is_empty() && detail == Detail::All {
             let labels: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             page.item("labels", &labels.join(" "));
         }
@@ -78,7 +119,7 @@ impl Summary {
         }
     }
 
-    fn each_session(&self, page: &mut Page) {
+    fn made(&self, page: &mut Page) {
         let length = |seconds: f64| duration((seconds * 1e9) as u64);
         let sessions = things(self.sessions.len() as u64, "session");
         let span = format!("{} to {}", utc(self.start_unix_ns), utc(self.end_unix_ns));
@@ -87,6 +128,9 @@ impl Summary {
             (any, sum) => format!("{} in all, {} in which any ran", length(sum), length(any)),
         };
         page.item("made", &format!("{sessions} · {span} · {ran}"));
+    }
+
+    fn each_session(&self, page: &mut Page) {
         for row in &self.sessions {
             let machine = machine(&row.host, &row.kernel_release, &row.arch, &row.cpus);
             let length = duration((row.duration_s * 1e9) as u64);
@@ -117,7 +161,7 @@ impl Summary {
         parts.join(" · ")
     }
 
-    fn how_good(&self, page: &mut Page) {
+    fn how_good(&self, file: &Path, detail: Detail, page: &mut Page) {
         let Quality { verdict, problems, .. } = &self.quality;
         let (style, word) = match verdict {
             Verdict::Good => (Style::Good, "good"),
@@ -126,10 +170,15 @@ impl Summary {
         };
         let verdict = page.style(style, word);
         page.item("quality", &verdict);
-        for problem in problems {
+        for problem in problems.iter().take(detail.problems()) {
             page.sentence(style, 2, problem);
         }
-        if !self.closed {
+        let more = problems.len().saturating_sub(detail.problems());
+        if more > 0 {
+            let more = things(more as u64, "more problem");
+            page.sentence(style, 2, &format!("{more}: icecore-report health {}", quoted(file)));
+        }
+        if !self.closed && detail > Detail::Least {
             let text =
                 "the recorder was stopped before it closed this file: the last second or so may be missing";
             page.sentence(Style::Warn, 2, text);
@@ -138,13 +187,13 @@ impl Summary {
         let agreement = self.quality.cpu_time_agreement.filter(|_| self.quality.verdict != Verdict::Good);
         let agreement =
             agreement.map(|share| format!(" · CPU time {} of the kernel's account", percent(share)));
-        page.item("  samples", &(self.samples_and_losses() + &agreement.unwrap_or_default()));
+        page.item("  samples", &(self.samples_and_losses(detail) + &agreement.unwrap_or_default()));
         // The filters stand before it.
         let restrictions = self.quality.restrictions.iter().filter(|line| !line.starts_with("filtered"));
         restrictions.for_each(|line| page.item("  restricted", line));
         self.quality.refused().into_iter().for_each(|line| page.item("  refused", &line));
-        match (self.stacks(), self.names()) {
-            (Some(stacks), Some(names)) if self.quality.verdict == Verdict::Good => {
+        match (self.stacks(detail), self.names(detail)) {
+            (Some(stacks), Some(names)) if self.quality.verdict == Verdict::Good || detail < Detail::All => {
                 page.item("  stacks", &format!("{stacks} · {names}"));
             }
             (stacks, names) => {
@@ -159,7 +208,7 @@ impl Summary {
         }
     }
 
-    fn samples_and_losses(&self) -> String {
+    fn samples_and_losses(&self, detail: Detail) -> String {
         let mut text = count(self.samples);
         if self.samples != self.samples_in_file {
             text = format!("{text} of {} in the file", count(self.samples_in_file));
@@ -180,25 +229,32 @@ impl Summary {
         };
         // These cost callers, names or precision, and no samples.
         let others = told(&mut self.other_losses.iter());
-        if others.is_empty() { text } else { format!("{text}; besides: {}", others.join(", ")) }
+        if others.is_empty() || detail == Detail::Least {
+            text
+        } else {
+            format!("{text}; besides: {}", others.join(", "))
+        }
     }
 
-    fn stacks(&self) -> Option<String> {
+    fn stacks(&self, detail: Detail) -> Option<String> {
         let rooted = percent(self.quality.rooted_share?);
         let cut = self.quality.cut_share.filter(|cut| *cut > 0.0);
         let cut = cut.map(|cut| format!(", {} cut by the depth limit", percent(cut))).unwrap_or_default();
-        let seeming =
-            if self.quality.is_walked_only { "; code without frame pointers can look so, too" } else { "" };
+        let seeming = if self.quality.is_walked_only && detail > Detail::Least {
+            "; code without frame pointers can look so, too"
+        } else {
+            ""
+        };
         Some(format!("{rooted} of user stacks reach a root{cut}{seeming}"))
     }
 
-    fn names(&self) -> Option<String> {
+    fn names(&self, detail: Detail) -> Option<String> {
         let named = percent(self.quality.named_share?);
         let mut reasons: Vec<(&str, f64)> = self.quality.unnamed.iter().map(|(r, s)| (*r, *s)).collect();
         reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
         let reasons: Vec<String> = reasons
             .iter()
-            .take(REASONS)
+            .take(if detail == Detail::All { REASONS } else { 0 })
             .map(|(reason, share)| format!("{reason} {}", percent(*share)))
             .collect();
         let rest = if reasons.is_empty() { String::new() } else { format!("; not: {}", reasons.join(", ")) };
@@ -206,7 +262,7 @@ impl Summary {
     }
 
     /// Says which processes and functions took the time; `after` lines follow.
-    fn where_time_went(&self, page: &mut Page, after: usize) {
+    fn where_time_went(&self, detail: Detail, page: &mut Page, after: usize) {
         if self.samples == 0 {
             return;
         }
@@ -230,7 +286,9 @@ impl Summary {
             pids => format!("{} ×{} {}", row.comm, count(pids), percent(row.share)),
         };
         page.item("processes", &self.processes.iter().map(process).collect::<Vec<_>>().join(", "));
-        self.each_cgroup(page);
+        if detail == Detail::All {
+            self.each_cgroup(page);
+        }
         page.gap();
         let columns = [
             ("SELF", Align::Right),
@@ -239,7 +297,8 @@ impl Summary {
             ("FUNCTION", Align::Left),
         ];
         let mut table = Table::of_names(2, &columns);
-        let fitting = page.rows_left().map_or(usize::MAX, |rows| rows.saturating_sub(after).max(FEWEST));
+        let fitting =
+            page.rows_left().map_or(usize::MAX, |rows| rows.saturating_sub(after).max(detail.functions()));
         for row in self.functions.iter().take(fitting) {
             let [own, total, image, name] = row.cells();
             let [image, name] =
