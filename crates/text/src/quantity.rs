@@ -1,5 +1,7 @@
 //! Formats numbers with their units for people.
 
+use jiff::Timestamp;
+
 /// Returns a share as percent: `12.3%`; a small share above 0 is `<0.1%`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -71,30 +73,9 @@ pub fn mean_weight(mean: f64, unit: &str) -> String {
 
 /// Returns a moment: `2026-02-03 04:05:06 UTC`.
 pub fn utc(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let (year, month, day) = civil(seconds / 86_400);
-    let second = seconds % 86_400;
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-/// Returns the date of a day since 1970-01-01.
-///
-/// # Source
-/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
+    // 64 bits of nanoseconds end in the year 2554.
+    let moment = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX);
+    moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// Divides; returns 0 if the divisor is 0.
