@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 60
 .PHONY: demo test check fuzz kernels bench install uninstall setup-build setup-test build
 
 build: setup-build
-	$(CARGO) build --release --bins -p icecore-record -p icecore-report
+	$(CARGO) build --release
 
 demo: build
 	tests/demo.sh $(BIN)
