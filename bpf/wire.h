@@ -3,7 +3,7 @@
  * The contract between the programs and the recorder: every record that goes through the ring, and
  * every number that both sides know. Rust sees these types through the skeleton.
  *
- * All fields are in the byte order of the machine. Every record begins with `struct record_head`.
+ * All fields are in the byte order of the machine. Every record begins with its type, most with `struct record_head`.
  */
 #ifndef ICECORE_WIRE_H
 #define ICECORE_WIRE_H

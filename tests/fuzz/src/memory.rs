@@ -1,6 +1,6 @@
 //! Counts the memory in use, so that a target can promise how much an input may cost.
 //!
-//! The one place of this package with `unsafe`: an allocator cannot be written without.
+//! Uses `unsafe`: an allocator cannot be written without.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

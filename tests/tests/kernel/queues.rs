@@ -1,5 +1,5 @@
-//! Threads that wait for a CPU which another one keeps for itself, recorded through real eBPF. They starve other tests, so they have a binary
-//! of their own: binaries run one after the other.
+//! Threads that wait for a CPU which another one keeps for itself, recorded through real eBPF. They starve other tests, so `tests/run.py`
+//! runs them alone.
 
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
