@@ -141,6 +141,16 @@ fn the_first_screen_fits_a_terminal_of_24_lines_whatever_is_wrong() {
         assert!(shown.contains(" more problem"), "{name}\n{narrow}");
         assert!(shown.ends_with(": icecore-report health r.icecore"), "{name}\n{narrow}");
         assert!(line(&narrow, "next: ") - line(&narrow, "SELF") > 3, "{name}\n{narrow}");
+        // A doubt stays, and losses are never silent.
+        let doubts = whole.contains("can look so, too");
+        let shows_doubt = narrow.contains("seem to reach a root") || narrow.contains("can look so");
+        assert_eq!(shows_doubt, doubts, "{name}\n{narrow}");
+        let loses = whole.contains("; besides: ");
+        assert_eq!(
+            narrow.contains("; besides: ") || narrow.contains("other losses"),
+            loses,
+            "{name}\n{narrow}"
+        );
         // What is piped lacks nothing.
         let in_whole = ["command", "labels", "processes", "cgroups", "names"];
         in_whole.into_iter().for_each(|begin| assert!(line(&whole, begin) > 0));

@@ -41,7 +41,7 @@ The verdict: misleading if more than 10% of the samples were lost, or fewer than
 have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the \
 user stacks reach a root, or if the file is damaged; else good.
 
-On a terminal it takes at most 24 lines, and leaves less important lines out; with --wide, or through a pipe, it has all.")]
+On a terminal it leaves out less important lines, to fit into 24; with --wide, or through a pipe, it has all.")]
 pub struct Args;
 
 impl View for Args {

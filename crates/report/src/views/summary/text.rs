@@ -173,10 +173,14 @@ impl Summary {
         for problem in problems.iter().take(detail.problems()) {
             page.sentence(style, 2, problem);
         }
-        let more = problems.len().saturating_sub(detail.problems());
-        if more > 0 {
-            let more = things(more as u64, "more problem");
-            page.sentence(style, 2, &format!("{more}: icecore-report health {}", quoted(file)));
+        let more = problems.len().saturating_sub(detail.problems()) as u64;
+        let has_others = detail == Detail::Least && self.other_losses.values().any(|n| *n > 0);
+        let left_out =
+            [(more > 0).then(|| things(more, "more problem")), has_others.then(|| "other losses".to_owned())];
+        let left_out: Vec<String> = left_out.into_iter().flatten().collect();
+        if !left_out.is_empty() {
+            let left_out = left_out.join(", ");
+            page.sentence(style, 2, &format!("{left_out}: icecore-report health {}", quoted(file)));
         }
         if !self.closed && detail > Detail::Least {
             let text =
@@ -240,12 +244,12 @@ impl Summary {
         let rooted = percent(self.quality.rooted_share?);
         let cut = self.quality.cut_share.filter(|cut| *cut > 0.0);
         let cut = cut.map(|cut| format!(", {} cut by the depth limit", percent(cut))).unwrap_or_default();
-        let seeming = if self.quality.is_walked_only && detail > Detail::Least {
-            "; code without frame pointers can look so, too"
-        } else {
-            ""
+        let (reach, why) = match (self.quality.is_walked_only, detail) {
+            (false, _) => ("reach", ""),
+            (true, Detail::Least) => ("seem to reach", ""),
+            (true, _) => ("reach", "; code without frame pointers can look so, too"),
         };
-        Some(format!("{rooted} of user stacks reach a root{cut}{seeming}"))
+        Some(format!("{rooted} of user stacks {reach} a root{cut}{why}"))
     }
 
     fn names(&self, detail: Detail) -> Option<String> {
