@@ -237,6 +237,15 @@ class Root:
         begin, length = self.list(at)
         return [self.text(begin + 8 * number) for number in range(length)]
 
+    def arena(self, at, lens):
+        """The texts of an arena, cut by their lengths."""
+        bytes, texts, begin = self.bytes(at), [], 0
+        for length in self.values(lens, False):
+            need(begin + length <= len(bytes), "bytes of texts")
+            texts.append(bytes[begin : begin + length].decode("utf-8", "replace"))
+            begin += length
+        return texts
+
     def option(self, at):
         return self.u64(at + 8) if self.raw[self.base + at] else None
 
@@ -397,13 +406,15 @@ class Part:
 
 
     def symbols_block(self, root):
-        names, at = root.bytes(36), 0
-        rows = zip(root.steps(0), root.steps(12), root.values(24), root.values(44))
-        for image, start, length, name_len in rows:
-            need(at + name_len <= len(names), "bytes of names")
-            name = names[at : at + name_len].decode("utf-8", "replace")
-            self.symbols.append([image, start, start + length, name])
-            at += name_len
+        names, files = root.arena(72, 80), root.arena(104, 112)
+        left = iter(names)
+        rows = zip(*(root.steps(at) for at in (0, 12, 36)), *(root.values(at) for at in (24, 48, 60, 92)))
+        for image, start, bias, length, whole, count, file in rows:
+            own = [next(left) for _ in range(count)]
+            address = (start + bias) & U64
+            file = files[file - 1] if file else ""
+            self.symbols.append([image, start, start + length, address, (address + whole) & U64, own, file])
+        need(next(left, None) is None, "functions for all names")
 
     def jit_block(self, root):
         names, at = root.bytes(60), 0
@@ -501,26 +512,28 @@ class Part:
         self.marks.update(zip(root.steps(0), root.values(12)))
 
     def names_block(self, root):
-        texts, at = [], 0
-        for length in root.values(104, False):
-            need(at + length <= len(root.bytes(96)), "bytes of texts")
-            texts.append(root.bytes(96)[at : at + length].decode("utf-8", "replace"))
-            at += length
+        texts = root.arena(216, 224)
+        columns = [root.values(at, False) for at in (96, 108, 120, 132, 144, 156, 168, 180, 192)]
+        aliases, functions = iter(root.values(204, False)), []
+        text = lambda at: texts[at - 1] if at else None
+        for name, symbol, file, line, unit, entry, first, symbol_file, count in zip(*columns, strict=True):
+            others = [texts[next(aliases)] for _ in range(count)]
+            entry = [unit - 1, entry] if unit else None
+            function = [texts[name], text(symbol), text(file), line, entry, first, text(symbol_file), others]
+            functions.append(function)
+        need(next(aliases, None) is None, "functions for all aliases")
         frames = iter(zip(*(root.values(at, False) for at in (60, 72, 84)), strict=True))
         rows = zip(root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(48))
         for image, file_off, address, back, depth in rows:
             here = [next(frames) for _ in range(depth)]
-            here = [[texts[name], texts[file - 1] if file else None, line] for name, file, line in here]
+            here = [[functions[function], text(file), line] for function, file, line in here]
             start = max(address - (back - 1), 0) if back else 0
             self.names.append([image, file_off, address, start, here])
         need(next(frames, None) is None, "rows for all frames")
 
     def sources_block(self, root):
-        texts, at = [], 0
-        for length in root.values(68, False):
-            need(at + length <= len(root.bytes(60)) and length <= 16 << 20, "bytes of texts")
-            texts.append(root.bytes(60)[at : at + length].decode("utf-8", "replace"))
-            at += length
+        texts = root.arena(60, 68)
+        need(all(length <= 16 << 20 for length in root.values(68, False)), "texts of at most 16 MiB")
         rows = zip(root.steps(0), root.values(12), root.values(24), root.values(36), root.steps(48))
         for image, path, text, proof, modified in rows:
             self.sources.append([image, texts[path], texts[text], proof, modified])

@@ -221,7 +221,7 @@ fn symbols() -> Vec<Symbol> {
     let symbol = |image: u32, n: u64| {
         let start = CODE_OFF + n * FUNCTION_LEN;
         let name = format!("service::part{image}::Worker::function_{n}");
-        Symbol { image, start, end: start + FUNCTION_LEN, name: name.into_bytes() }
+        Symbol::new(image, start..start + FUNCTION_LEN, name)
     };
     (0..IMAGES).flat_map(|image| (0..FUNCTIONS).map(move |n| symbol(image, n))).collect()
 }

@@ -95,13 +95,19 @@ impl<'d> EhFrameHdr<'d> {
 
     /// Finds the first address of the function that covers an address: the table does not say how far functions reach.
     pub fn start<'f>(&self, file: impl ReadRef<'f>, layout: &Layout, at: Svma) -> Option<Svma> {
+        self.extent(file, layout, at).map(|extent| extent.start)
+    }
+
+    /// Finds where the function that covers an address begins and ends.
+    pub fn extent<'f>(&self, file: impl ReadRef<'f>, layout: &Layout, at: Svma) -> Option<Range<Svma>> {
         let (_, fde_at) = self.before(at)?;
         let entries = Entries::read(file, layout, fde_at)?;
         let (bytes, begin) = entries.section(layout.endian)?;
         let (section, bases) = cfi::eh_frame(layout, &bytes, fde_at.0.wrapping_sub(begin as u64));
         let fde = section.fde_from_offset(&bases, begin.into(), EhFrame::cie_from_offset).ok()?;
         let start = fde.initial_address();
-        (at.0.checked_sub(start)? < fde.len()).then_some(Svma(start))
+        let end = start.checked_add(fde.len())?;
+        (start..end).contains(&at.0).then_some(Svma(start)..Svma(end))
     }
 }
 

@@ -22,6 +22,14 @@ pub fn readable(raw: &[u8]) -> String {
     }
 }
 
+/// Returns true for a name of Rust's older mangling. It ends with a hash, and has neither numbers of closures nor the types of an
+/// instance.
+pub fn is_legacy_rust(raw: &[u8]) -> bool {
+    let hash = raw.strip_suffix(b"E").and_then(|raw| raw.split_last_chunk::<19>());
+    let is_hash = |hash: &[u8; 19]| hash.starts_with(b"17h") && hash[3..].iter().all(u8::is_ascii_hexdigit);
+    raw.starts_with(b"_ZN") && hash.is_some_and(|(_, hash)| is_hash(hash))
+}
+
 /// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
 pub fn demangled(raw: &str) -> String {
     written(raw, &DemangleOptions::default()).unwrap_or_else(|| raw.to_owned())
@@ -86,6 +94,16 @@ mod tests {
             assert_eq!(without_parameters(raw.as_bytes()).as_deref(), Some(name));
         }
         assert_eq!(without_parameters(b"main"), None);
+    }
+
+    #[test]
+    fn the_older_mangling_of_rust_is_told_by_its_hash() {
+        assert!(is_legacy_rust(b"_ZN3two3run17h0ef720a3906937f9E"));
+        for name in
+            ["_ZN3two3run17h0ef720a3906937f9", "_ZN3foo3barEi", "_RNvC3two3run", "17h0ef720a3906937f9E"]
+        {
+            assert!(!is_legacy_rust(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

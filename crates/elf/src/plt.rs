@@ -82,7 +82,7 @@ pub fn around<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<O
     let names = names(file, layout, stubs.iter().flatten().map(|(_, stub)| (stub.slot, None)).collect());
     let symbol = |(start, Stub { len, slot, .. })| {
         let name = names.get(&slot)?.clone()?;
-        Some(Symbol { start, len, name })
+        Some(Symbol::new(start, len, name))
     };
     stubs.into_iter().map(|stub| stub.and_then(symbol)).collect()
 }

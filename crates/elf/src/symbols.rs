@@ -6,16 +6,20 @@
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
+use std::collections::HashMap;
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::ReadRef;
-use object::read::elf::{self as read, FileHeader, SectionHeader as _, SectionTable, Sym as _};
+use object::read::elf::{self as read, FileHeader, SectionHeader as _, SectionTable, Sym as _, VersionTable};
 use object::{Endianness, FileKind, SymbolIndex};
 
 use crate::{Svma, go};
 
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
+
+/// The most other names of a function that are kept.
+pub const MAX_ALIASES: usize = 16;
 
 /// Which symbol table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +39,24 @@ pub struct Symbol<'d> {
     pub len: u64,
     /// As the file has it: mangled, with its version.
     pub name: Cow<'d, [u8]>,
+    /// Other names of the same bytes, best first, without those that differ only in the version; at most [`MAX_ALIASES`].
+    pub aliases: Vec<&'d [u8]>,
+    /// The source file of a local function, as the linker noted it: mostly without its folder.
+    pub file: Option<&'d [u8]>,
+    /// The first address of the function of which this is a part: of `f` for `f.cold`. Its own if it is whole.
+    pub whole: Svma,
+}
+
+impl<'d> Symbol<'d> {
+    /// Makes a function that has one name.
+    pub fn new(start: Svma, len: u64, name: Cow<'d, [u8]>) -> Self {
+        Self { start, len, name, aliases: Vec::new(), file: None, whole: start }
+    }
 }
 
 impl<'d> From<go::Function<'d>> for Symbol<'d> {
     fn from(function: go::Function<'d>) -> Self {
-        Self { start: Svma(function.start), len: function.end - function.start, name: function.name.into() }
+        Self::new(Svma(function.start), function.end - function.start, function.name.into())
     }
 }
 
@@ -73,21 +90,30 @@ impl SymbolTable {
 
     /// Lists all functions that have a size, in the order of the table; none if the file has no such table, or a broken one.
     pub fn functions<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
-        self.listed(file, elf::STT_FUNC)
+        self.listed(file, |kind, len| kind == elf::STT_FUNC && len > 0)
+    }
+
+    /// Lists the functions and labels without a size, as [`Self::functions`] lists the others: assembly has such.
+    pub fn labels<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
+        self.listed(file, |kind, len| matches!(kind, elf::STT_FUNC | elf::STT_NOTYPE) && len == 0)
     }
 
     /// Lists the functions that return which function stands for them (IFUNC), as [`Self::functions`] lists the others.
     pub fn resolvers<'d>(self, file: impl ReadRef<'d>) -> Vec<Symbol<'d>> {
-        self.listed(file, elf::STT_GNU_IFUNC)
+        self.listed(file, |kind, len| kind == elf::STT_GNU_IFUNC && len > 0)
     }
 
-    fn listed<'d>(self, file: impl ReadRef<'d>, kind: elf::SymbolType) -> Vec<Symbol<'d>> {
+    fn listed<'d>(
+        self,
+        file: impl ReadRef<'d>,
+        is_listed: impl Fn(elf::SymbolType, u64) -> bool,
+    ) -> Vec<Symbol<'d>> {
         let functions = match FileKind::parse(file) {
             Ok(FileKind::Elf32) => {
-                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.listed(kind))
+                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.listed(is_listed))
             }
             Ok(FileKind::Elf64) => {
-                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.listed(kind))
+                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.listed(is_listed))
             }
             _ => None,
         };
@@ -108,6 +134,28 @@ pub fn unversioned(name: &[u8]) -> &[u8] {
     &name[..end.unwrap_or(name.len())]
 }
 
+/// Takes the mark of a part or a variant from the name of a symbol: `f` of `f.cold`, `f.part.0`, `f.isra.0.cold`. `None` if the
+/// name has none. Compilers split functions so; each part has a symbol of its own.
+pub fn part_of(name: &[u8]) -> Option<&[u8]> {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let mut whole = name;
+    while let Some(at) = whole.iter().rposition(|byte| *byte == b'.').filter(|at| *at > 0) {
+        let (before, mark) = (&whole[..at], &whole[at + 1..]);
+        let numbered = before.iter().rposition(|byte| *byte == b'.').filter(|at| *at > 0 && is_number(mark));
+        whole = match (mark, numbered) {
+            (b"cold" | b"localalias", _) => before,
+            (_, Some(at)) if is_part_mark(&before[at + 1..]) => &before[..at],
+            _ => break,
+        };
+    }
+    (whole.len() < name.len()).then_some(whole)
+}
+
+/// Reports whether a mark that a number follows names a part or a variant of a function.
+fn is_part_mark(mark: &[u8]) -> bool {
+    matches!(mark, b"cold" | b"localalias" | b"part" | b"isra" | b"constprop" | b"lto_priv")
+}
+
 /// A symbol that covers an address, or may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Candidate {
@@ -115,6 +163,8 @@ struct Candidate {
     /// 0: it has no size.
     size: u64,
     symbol: SymbolIndex,
+    /// The symbol with the name of its source file, if it is local.
+    file: Option<SymbolIndex>,
 }
 
 /// The symbols of code that may be around an address.
@@ -133,6 +183,8 @@ struct Symbols<'d, E: FileHeader, R: ReadRef<'d>> {
     endian: Endianness,
     sections: SectionTable<'d, E, R>,
     symbols: read::SymbolTable<'d, E, R>,
+    /// The versions of dynamic symbols; the names of others contain them.
+    versions: Option<VersionTable<'d, E>>,
     /// Compilers for this processor mark where code and data begin.
     has_marks: bool,
 }
@@ -144,7 +196,9 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
         let sections = header.sections(endian, file).ok()?;
         let symbols = sections.symbols(endian, file, table.kind()).ok()?;
         let has_marks = matches!(header.e_machine(endian), elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV);
-        Some(Self { table, endian, sections, symbols, has_marks })
+        let versions =
+            (table == SymbolTable::Dynamic).then(|| sections.versions(endian, file).ok().flatten());
+        Some(Self { table, endian, sections, symbols, versions: versions.flatten(), has_marks })
     }
 
     fn around(&self, at: &[Svma]) -> Vec<Option<Symbol<'d>>> {
@@ -164,38 +218,103 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
                 let may_cover =
                     |candidate: &Candidate| last_sized <= candidate.start && self.may_reach(candidate, at);
                 let found = open.last().copied().or_else(|| last_sizeless.filter(may_cover))?;
-                Some(Symbol { start: Svma(found.start), len: found.size, name: self.name(&found)?.into() })
+                let others = open.iter().rev().skip(1);
+                let others = others.take_while(|it| (it.start, it.size) == (found.start, found.size));
+                self.symbol(&found, others)
             });
-        around.collect()
+        let mut around: Vec<Option<Symbol<'d>>> = around.collect();
+        self.join_parts(&mut around);
+        around
     }
 
-    fn listed(&self, kind: elf::SymbolType) -> Vec<Symbol<'d>> {
-        let function = |row: &E::Sym| {
+    fn symbol<'c>(
+        &self,
+        found: &Candidate,
+        others: impl Iterator<Item = &'c Candidate>,
+    ) -> Option<Symbol<'d>> {
+        let name = self.versioned(found.symbol)?;
+        let mut aliases: Vec<&[u8]> = Vec::new();
+        for other in others.filter_map(|other| self.name(other)).map(unversioned) {
+            if aliases.len() < MAX_ALIASES && other != unversioned(&name) && !aliases.contains(&other) {
+                aliases.push(other);
+            }
+        }
+        let file = found.file.and_then(|file| self.text(file)).filter(|file| !file.is_empty());
+        Some(Symbol { aliases, file, ..Symbol::new(Svma(found.start), found.size, name) })
+    }
+
+    /// Finds the functions of which the found ones are parts: those of their names, in the same source file if they are local. If
+    /// there is none, the first of several parts stands for it.
+    fn join_parts(&self, around: &mut [Option<Symbol<'d>>]) {
+        // Where the functions of each name begin, and the source files of local ones.
+        type Places<'d> = Vec<(u64, Option<&'d [u8]>)>;
+        let mut wholes: HashMap<&[u8], Places<'_>> = HashMap::new();
+        let names = around.iter().flatten().filter_map(|symbol| match symbol.name {
+            Cow::Borrowed(name) => part_of(name),
+            Cow::Owned(_) => None,
+        });
+        wholes.extend(names.map(|name| (name, Vec::new())));
+        if wholes.is_empty() {
+            return;
+        }
+        let mut parts = wholes.clone();
+        for (candidate, _) in self.functions() {
+            let Some(name) = self.name(&candidate) else { continue };
+            let file = candidate.file.and_then(|file| self.text(file));
+            match (wholes.get_mut(name), part_of(name).and_then(|whole| parts.get_mut(whole))) {
+                (Some(wholes), _) => wholes.push((candidate.start, file)),
+                (_, Some(parts)) => parts.push((candidate.start, file)),
+                _ => {}
+            }
+        }
+        for symbol in around.iter_mut().flatten() {
+            let Some(name) = part_of(&symbol.name) else { continue };
+            let of = |file: Option<&[u8]>, all: &[(u64, Option<&[u8]>)]| {
+                all.iter().filter(|(_, other)| *other == file).map(|(start, _)| *start).min()
+            };
+            // A part is local even if its function is not.
+            let whole = wholes.get(name).and_then(|all| of(symbol.file, all).or_else(|| of(None, all)));
+            let whole = whole.or_else(|| of(symbol.file, parts.get(name)?));
+            symbol.whole = whole.map_or(symbol.whole, Svma);
+        }
+    }
+
+    /// Lists the symbols of code, in the order of the table, each with its row.
+    fn functions(&self) -> impl Iterator<Item = (Candidate, &'d E::Sym)> + '_ {
+        let mut file = None;
+        self.symbols.enumerate().filter_map(move |(symbol, row)| {
+            if row.st_type() == elf::STT_FILE {
+                file = Some(symbol);
+                return None;
+            }
+            let is_code = matches!(row.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_NOTYPE)
+                && row.st_shndx(self.endian) != elf::SHN_UNDEF
+                && row.st_name(self.endian) != 0;
+            let (start, size) = (row.st_value(self.endian).into(), row.st_size(self.endian).into());
+            let file = file.filter(|_| row.st_bind() == elf::STB_LOCAL);
+            is_code.then_some((Candidate { start, size, symbol, file }, row))
+        })
+    }
+
+    fn listed(&self, is_listed: impl Fn(elf::SymbolType, u64) -> bool) -> Vec<Symbol<'d>> {
+        let function = |(symbol, row): (SymbolIndex, &E::Sym)| {
             let (start, len) = (Svma(row.st_value(self.endian).into()), row.st_size(self.endian).into());
             let section = row.st_shndx(self.endian);
             let is_defined = !section.is_special() || section == elf::SHN_XINDEX;
-            let is_taken = row.st_type() == kind && is_defined && len > 0;
-            let name = self.symbols.symbol_name(self.endian, row).ok().filter(|_| is_taken)?;
-            Some(Symbol { start, len, name: name.into() })
+            let is_taken = is_defined && is_listed(row.st_type(), len);
+            let name = self.versioned(symbol).filter(|_| is_taken)?;
+            Some(Symbol::new(start, len, name))
         };
-        self.symbols.iter().filter_map(function).collect()
+        self.symbols.enumerate().filter_map(function).collect()
     }
 
     fn candidates(&self, at: &[Svma]) -> Candidates {
         let (mut sized, mut sizeless, mut sized_before) =
             (Vec::new(), vec![None::<Candidate>; at.len()], vec![0; at.len()]);
-        for (symbol, row) in self.symbols.enumerate() {
-            let is_code = matches!(row.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_NOTYPE)
-                && row.st_shndx(self.endian) != elf::SHN_UNDEF
-                && row.st_name(self.endian) != 0;
-            if !is_code {
-                continue;
-            }
-            let (start, size): (u64, u64) =
-                (row.st_value(self.endian).into(), row.st_size(self.endian).into());
+        for (candidate, _) in self.functions() {
+            let Candidate { start, size, .. } = candidate;
             let next = at.partition_point(|at| at.0 < start);
             let Some(next_at) = at.get(next) else { continue };
-            let candidate = Candidate { start, size, symbol };
             if size == 0 {
                 let last = &mut sizeless[next];
                 let is_mark = || self.has_marks && self.name(&candidate).is_some_and(is_mark);
@@ -213,9 +332,25 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     }
 
     fn name(&self, candidate: &Candidate) -> Option<&'d [u8]> {
-        let symbol = self.symbols.symbol(candidate.symbol).ok()?;
-        let name = self.symbols.symbol_name(self.endian, symbol).ok()?;
+        let name = self.text(candidate.symbol)?;
         (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
+    }
+
+    fn text(&self, symbol: SymbolIndex) -> Option<&'d [u8]> {
+        self.symbols.symbol_name(self.endian, self.symbols.symbol(symbol).ok()?).ok()
+    }
+
+    /// Returns a name with its version, as tables of all symbols have it.
+    fn versioned(&self, symbol: SymbolIndex) -> Option<Cow<'d, [u8]>> {
+        let name = self.text(symbol).filter(|name| (1..=MAX_NAME_BYTES).contains(&name.len()))?;
+        let version = || {
+            let versions = self.versions.as_ref()?;
+            let index = versions.version_index(self.endian, symbol);
+            let version = versions.version(index.index()).ok().flatten()?;
+            let mark: &[u8] = if index.is_hidden() { b"@" } else { b"@@" };
+            Some([name, mark, version.name()].concat().into())
+        };
+        Some(version().unwrap_or(name.into()))
     }
 
     /// A symbol without size ends with its section at the latest, and in the sparse table of dynamic symbols at once.
@@ -235,8 +370,8 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     fn order(&self, a: &Candidate, b: &Candidate) -> Ordering {
         let rank = |candidate: &Candidate| {
             let symbol = self.symbols.symbol(candidate.symbol);
-            let is_local = symbol.is_ok_and(|symbol| symbol.st_bind() == elf::STB_LOCAL);
-            let name = self.name(candidate).map(|name| rank(is_local, name));
+            let binding = symbol.map_or(elf::STB_LOCAL, |symbol| symbol.st_bind());
+            let name = self.name(candidate).map(|name| rank(binding, name));
             // What has no name comes last.
             (name.is_none(), name, Reverse(candidate.symbol.0))
         };
@@ -244,12 +379,13 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     }
 }
 
-/// Orders the names of a function: global names before local ones, then by the number of leading underscores, the length, and the
-/// name, so that `free` precedes `__libc_free`. A stripped file has only global names. Versions do not count, because only some
-/// tables have them in the names.
-fn rank(is_local: bool, name: &[u8]) -> (bool, usize, usize, &[u8]) {
+/// Orders the names of a function: global names before local ones, then by the number of leading underscores, weak ones last, then
+/// by the length, and the name, so that `free` precedes `__libc_free`. A stripped file has only global names. Versions do not
+/// count, because only some tables have them in the names.
+fn rank(binding: elf::SymbolBind, name: &[u8]) -> (bool, usize, bool, usize, &[u8]) {
     let name = unversioned(name);
-    (is_local, name.iter().take_while(|byte| **byte == b'_').count(), name.len(), name)
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    (binding == elf::STB_LOCAL, underscores, binding == elf::STB_WEAK, name.len(), name)
 }
 
 /// Reports whether a name says what kind of bytes begin here: `$x`, `$d.12`, `$xrv64i2p1`.
@@ -293,6 +429,53 @@ mod tests {
     }
 
     #[test]
+    fn other_names_and_source_files_and_whole_functions_are_told() {
+        let source = "
+            .file \"a.c\"
+            .type helper,@function; helper: .fill 16; .size helper, .-helper
+            .globl run; .type run,@function; run: .fill 16; .size run, .-run
+            .type run.cold,@function; run.cold: .fill 16; .size run.cold, .-run.cold
+            .type lone.part.0,@function; lone.part.0: .fill 16; .size lone.part.0, .-lone.part.0
+            .type lone.isra.1.cold,@function; lone.isra.1.cold: .fill 16; .size lone.isra.1.cold, .-lone.isra.1.cold
+            .globl shown; .type shown,@function; .globl __shown; .type __shown,@function; .weak shwn; .type shwn,@function
+            shown: __shown: shwn: .fill 16
+            .size shown, .-shown; .size __shown, .-__shown; .size shwn, .-shwn
+        ";
+        let file = assembled(source);
+        let at: Vec<Svma> = (0..6).map(|n| Svma(0x10000 + 16 * n)).collect();
+        let found = SymbolTable::Static.around(&file[..], &at).expect("a table");
+        let told: Vec<_> =
+            found.iter().flatten().map(|it| (it.file, it.whole.0, it.aliases.clone())).collect();
+        let (local, global) = (Some(&b"a.c"[..]), None);
+        assert_eq!(
+            told[..3],
+            [(local, 0x10000, vec![]), (global, 0x10010, vec![]), (local, 0x10010, vec![])]
+        );
+        assert_eq!(told[3..5], [(local, 0x10030, vec![]), (local, 0x10030, vec![])]);
+        assert_eq!(told[5], (global, 0x10050, vec![&b"shwn"[..], b"__shown"]));
+        assert_eq!(&*found[5].as_ref().expect("it has a name").name, b"shown");
+    }
+
+    #[test]
+    fn parts_and_variants_name_their_function() {
+        for (name, whole) in [
+            ("f.cold", "f"),
+            ("f.cold.12", "f"),
+            ("f.part.0", "f"),
+            ("f.isra.0.constprop.1.cold", "f"),
+            ("_Z3foov.localalias", "_Z3foov"),
+            ("f.lto_priv.3", "f"),
+        ] {
+            assert_eq!(part_of(name.as_bytes()), Some(whole.as_bytes()), "{name}");
+        }
+        for name in
+            ["f", ".cold", "f.part", "f.7", "main.part", "f.resume", "f._omp_fn.0", "f.llvm.1", "a.b.c"]
+        {
+            assert_eq!(part_of(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    #[test]
     fn marks_of_code_and_data_are_no_names() {
         for name in ["$x", "$d", "$x.0", "$d.12", "$a.0", "$t.12", "$xrv64i2p1"] {
             assert!(is_mark(name.as_bytes()), "{name}");
@@ -304,18 +487,21 @@ mod tests {
 
     #[test]
     fn names_that_people_know_come_first() {
-        let first = |names: &[(bool, &'static str)]| {
-            let rank = |(is_local, name): &(bool, &'static str)| rank(*is_local, name.as_bytes());
+        let first = |names: &[(elf::SymbolBind, &'static str)]| {
+            let rank = |(binding, name): &(_, &'static str)| rank(*binding, name.as_bytes());
             names.iter().min_by_key(|name| rank(name)).expect("some").1
         };
+        let (global, local) = (elf::STB_GLOBAL, elf::STB_LOCAL);
         let mut names =
-            vec![(false, "__libc_free"), (false, "cfree"), (false, "free"), (true, "__GI___libc_free")];
+            vec![(global, "__libc_free"), (global, "cfree"), (global, "free"), (local, "__GI___libc_free")];
         assert_eq!(first(&names), "free");
-        names.push((true, "f"));
+        names.push((local, "f"));
         assert_eq!(first(&names), "free", "a stripped file has no other");
-        let start = [(true, "__libc_start_main_impl"), (false, "__libc_start_main@@GLIBC_2.34")];
+        names.push((elf::STB_WEAK, "fre"));
+        assert_eq!(first(&names), "free", "a weak name is another one's");
+        let start = [(local, "__libc_start_main_impl"), (global, "__libc_start_main@@GLIBC_2.34")];
         assert_eq!(first(&start), "__libc_start_main@@GLIBC_2.34");
-        assert_eq!(rank(false, b"x@@V2"), rank(false, b"x"));
+        assert_eq!(rank(global, b"x@@V2"), rank(global, b"x"));
     }
 
     #[test]

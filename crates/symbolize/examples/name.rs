@@ -33,7 +33,12 @@ fn main() -> ExitCode {
             Answer::Named(functions) => {
                 for function in functions {
                     let file = function.file.as_deref().unwrap_or("?");
-                    println!("{:#x} {} {file}:{}", off.0, function.name, function.line.unwrap_or(0));
+                    let declared = match &function.origin.declared {
+                        Some((file, line)) => format!(", declared at {file}:{line}"),
+                        None => String::new(),
+                    };
+                    let line = function.line.unwrap_or(0);
+                    println!("{:#x} {} {file}:{line}{declared}", off.0, function.name);
                 }
             }
             Answer::Unnamed { reason, .. } => println!("{:#x} no name: {reason}", off.0),

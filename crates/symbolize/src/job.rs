@@ -16,6 +16,7 @@ use super::guard::Broken;
 use super::starts::Starts;
 use super::strings::Strings;
 use super::stubs;
+use super::symbol::Joiner;
 use super::tables;
 use super::{Answer, Function, Reason, Wanted};
 use crate::image::{
@@ -87,7 +88,8 @@ fn ask(files: &Files, offsets: &[FileOff], search: &Search, tick: &(dyn Fn(u64) 
 
     let (starts, strings) = (Starts::new(file, layout), Strings::default());
     let lacks_files = AtomicBool::new(false);
-    let mut job = Job { layout, starts, at: &at, strings, is_broken: false, lacks_files };
+    let joiner = Joiner::default();
+    let mut job = Job { layout, starts, at: &at, strings, joiner, is_broken: false, lacks_files };
     let refusals = budget::refusals();
     let named = job.names(files, search, tick);
     job.is_broken |= budget::refusals() != refusals;
@@ -158,6 +160,7 @@ struct Job<'a> {
     /// Ascending, distinct.
     at: &'a [Svma],
     strings: Strings,
+    joiner: Joiner,
     /// A source of names could not be read.
     is_broken: bool,
     /// One that was named is not here.
@@ -202,7 +205,7 @@ impl Job<'_> {
         let unnamed: Vec<usize> = (0..named.len()).filter(|position| named[*position].is_none()).collect();
         let at: Vec<Svma> = unnamed.iter().map(|position| self.at[*position]).collect();
         for (position, name) in unnamed.into_iter().zip(look_up(file, self.layout, &at, &self.strings)) {
-            named[position] = name.map(|name| vec![Function { name, file: None, line: None }]);
+            named[position] = name.map(|name| vec![Function::new(name)]);
         }
     }
 
@@ -265,7 +268,7 @@ impl Job<'_> {
             return;
         }
         let at: Vec<Svma> = asked.iter().map(|position| self.at[*position]).collect();
-        let look_up = |map: Mmap| tables::look_up(file.readable(&map), table, &at, &self.strings);
+        let look_up = |map: Mmap| tables::look_up(file.readable(&map), table, &at);
         let found = file.map().and_then(look_up);
         let Some(found) = found else {
             self.is_broken = true;
@@ -274,9 +277,11 @@ impl Job<'_> {
         for ((position, at), found) in asked.into_iter().zip(at).zip(found) {
             let Some(found) = found.filter(|found| self.covers(found, at)) else { continue };
             let functions = named[position].get_or_insert_default();
-            match functions.last_mut() {
-                Some(physical) => physical.name = found.name,
-                None => functions.push(Function { name: found.name, file: None, line: None }),
+            if functions.is_empty() {
+                functions.push(Function::new("".into()));
+            }
+            if let Some(physical) = functions.last_mut() {
+                self.joiner.join(physical, &found.symbol);
             }
         }
     }

@@ -10,6 +10,7 @@
 //! | [`debuginfod`] | files that are missing, downloaded if the user requests it |
 //! | `job` | one image: what its files say of all offsets |
 //! | `dwarf`, `gsym`, `tables`, `go`, `stubs` | sources of names |
+//! | `symbol` | joins what symbol tables and debug information say about one function |
 //! | `starts` | where functions begin, by unwind tables |
 //! | [`source`] | texts of source files, and whether they are what was compiled |
 //! | [`Known`] | answers from earlier |
@@ -50,16 +51,18 @@ pub mod source;
 mod starts;
 mod strings;
 mod stubs;
+mod symbol;
 mod tables;
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use answer::{Answer, Function, Wanted};
+pub use answer::{Answer, EntryId, Function, Origin, Wanted};
 pub use job::source_checksums;
 pub use known::{Answers, Known};
 pub use reason::Reason;
+pub use symbol::{Joiner, Symbol};
 
 use crate::image::{ElfFile, Finder, Layout, Svma};
 

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use icecore_elf::{Svma, Symbol, SymbolTable, unversioned};
+use icecore_elf::{Svma, Symbol as ElfSymbol, SymbolTable};
 use object::read::ReadRef;
-use rayon::prelude::*;
 
-use super::strings::Strings;
+use super::symbol::Symbol;
 
 /// A function around an address, or a symbol before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct TableSymbol {
-    /// Demangled.
-    pub(super) name: Arc<str>,
+    pub(super) symbol: Arc<Symbol>,
     pub(super) start: Svma,
     /// It has a size, and covers the address; without one it only is the nearest before it, in the same section.
     pub(super) is_sized: bool,
@@ -23,20 +21,31 @@ pub(super) fn look_up<'d>(
     file: impl ReadRef<'d>,
     table: SymbolTable,
     at: &[Svma],
-    strings: &Strings,
 ) -> Option<Vec<Option<TableSymbol>>> {
     let around = table.around(file, at)?;
-    // Neighbours mostly lie in one function, and making its name readable costs more than all else.
-    let mut distinct: Vec<&Symbol<'_>> = around.iter().flatten().collect();
-    distinct.dedup();
-    let names = distinct.par_iter().map(|symbol| strings.name(unversioned(&symbol.name)));
-    let names: Vec<Arc<str>> = names.collect();
-    let mut next = distinct.into_iter().zip(names).peekable();
-    let found = around.iter().map(|symbol| {
-        let symbol = symbol.as_ref()?;
-        while next.next_if(|(passed, _)| *passed != symbol).is_some() {}
-        let (_, name) = next.peek()?;
-        Some(TableSymbol { name: name.clone(), start: symbol.start, is_sized: symbol.len > 0 })
-    });
-    Some(found.collect())
+    let mut found: Vec<Option<TableSymbol>> = Vec::with_capacity(around.len());
+    let mut last: Option<(ElfSymbol<'_>, TableSymbol)> = None;
+    for symbol in around {
+        let Some(symbol) = symbol else {
+            found.push(None);
+            continue;
+        };
+        // Neighbours mostly lie in one function.
+        let is_same = |(known, _): &&(ElfSymbol<'_>, TableSymbol)| *known == symbol;
+        let known = last.as_ref().filter(is_same).map(|(_, known)| known.clone());
+        let new = known.unwrap_or_else(|| TableSymbol::new(&symbol));
+        found.push(Some(new.clone()));
+        last = Some((symbol, new));
+    }
+    Some(found)
+}
+
+impl TableSymbol {
+    fn new(symbol: &ElfSymbol<'_>) -> Self {
+        let names = [&*symbol.name].into_iter().chain(symbol.aliases.iter().copied());
+        let file = symbol.file.map(|file| String::from_utf8_lossy(file).into());
+        let names = names.map(Box::from).collect();
+        let of_table = Symbol { names, whole: symbol.whole, file };
+        Self { symbol: of_table.into(), start: symbol.start, is_sized: symbol.len > 0 }
+    }
 }

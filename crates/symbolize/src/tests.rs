@@ -73,7 +73,9 @@ fn names_lines_and_inlined_functions_agree_with_addr2line() {
 fn a_symbol_table_alone_gives_names_without_lines() {
     let answers = ask(&Fixture::shared().with_symbols, &nowhere(), &body("secret"));
     for answer in &answers {
-        let function = Function { name: "secret".into(), file: None, line: None };
+        let start = Some(Svma(body("secret")[0]));
+        let origin = Origin { start, ..Origin::default() };
+        let function = Function { origin: origin.into(), ..Function::new("secret".into()) };
         assert_eq!(answer, &Answer::Named(vec![function]));
     }
 }
@@ -197,7 +199,8 @@ fn rust_and_cpp_names_are_demangled_and_c_names_are_not() {
         ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
         ("_RNvMs_NtCs1234_7mycrate3modNtB4_4Type3foo", "<mycrate::mod::Type>::foo"),
         ("_ZN3foo3BarIiE3bazERKSs", "foo::Bar<int>::baz(std::string const&)"),
-        ("plain_c.part.0", "plain_c.part.0"),
+        ("plain_c.part.0", "plain_c"),
+        ("plain_c.resume", "plain_c.resume"),
         ("_Znot_mangled", "_Znot_mangled"),
         // Bare C++ types to a demangler.
         ("f", "f"),
@@ -280,8 +283,10 @@ fn compressed_dwarf_is_read_unless_it_claims_too_much() {
     let mut bytes = std::fs::read(&out).expect("read");
     bytes[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
     std::fs::write(&out, bytes).expect("written");
-    let function = Function { name: "outer".into(), file: None, line: None };
-    assert_eq!(ask(&out, &nowhere(), &offsets)[0], Answer::Named(vec![function]));
+    let answers = ask(&out, &nowhere(), &offsets);
+    let Answer::Named(functions) = &answers[0] else { panic!("{:?}", answers[0]) };
+    let told: Vec<_> = functions.iter().map(|it| (&*it.name, it.line, &it.origin.entry)).collect();
+    assert_eq!(told, [("outer", None, &None)]);
 }
 
 #[test]
@@ -451,4 +456,85 @@ fn debug_sections_that_claim_more_memory_than_there_is_for_all_are_not_unpacked(
     assert_eq!(names(&answers[0]), ["outer"], "the symbol table is read all the same");
     let is_said = matches!(answers[2], Answer::Unnamed { reason: Reason::ImageUnreadable, .. });
     assert!(is_said, "{:?}", answers[2]);
+}
+
+/// Names the functions at every byte of a program's own code, each once, with the places of their declarations.
+fn functions_of(dir: &Path, compiler: &str, flags: &str, sources: &[(&str, &str)]) -> Vec<(String, String)> {
+    for (name, text) in sources {
+        std::fs::write(dir.join(name), text).expect("written");
+    }
+    let names: Vec<&str> =
+        sources.iter().map(|(name, _)| *name).filter(|name| !name.ends_with(".h")).collect();
+    let args: Vec<&str> = flags.split(' ').chain(names).chain(["-o", "program"]).collect();
+    run(dir, compiler, &args);
+    let path = dir.join("program");
+    let layout = ElfFile::open(&path).and_then(|file| file.layout()).expect("ELF");
+    let code = layout.sections.iter().find(|section| section.name == ".text").expect("code");
+    let answers = ask(&path, &nowhere(), &(code.off.0..code.off.0 + code.len).collect::<Vec<_>>());
+    let mut told = std::collections::BTreeSet::new();
+    for answer in &answers {
+        let Answer::Named(functions) = answer else { continue };
+        for function in functions.iter().filter(|function| function.line.is_some()) {
+            let declared = function.origin.declared.as_ref();
+            let declared =
+                declared.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or("")));
+            told.insert((function.name.to_string(), declared.unwrap_or_default()));
+        }
+    }
+    told.into_iter().collect()
+}
+
+const LAMBDAS: &str = "#include <cstdint>
+namespace cold { static inline __attribute__((always_inline)) uint64_t step(uint64_t x) { return x * 3 + 1; } }
+namespace { struct P { uint64_t v; __attribute__((noinline)) uint64_t parse(uint64_t n) { return v *= n; } }; }
+volatile uint64_t s;
+int main() {
+  P p{s};
+  auto one = [](uint64_t v) { return cold::step(v); };
+  s += one(s) + p.parse(s);
+}
+";
+
+#[test]
+fn names_have_the_scopes_of_their_entries_and_the_places_of_their_declarations() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let told = functions_of(dir.path(), "c++", "-O2 -g -static-libgcc", &[("lambda.cc", LAMBDAS)]);
+    let told: Vec<(&str, &str)> = told.iter().map(|(name, at)| (&**name, &**at)).collect();
+    for expected in [
+        ("cold::step", "lambda.cc:2"),
+        ("main::<lambda(uint64_t)>::operator()", "lambda.cc:7"),
+        ("(anonymous namespace)::P::parse(unsigned long)", "lambda.cc:3"),
+        ("main", "lambda.cc:5"),
+    ] {
+        assert!(told.contains(&expected), "{expected:?}: {told:?}");
+    }
+}
+
+#[test]
+fn closures_and_instances_of_rust_have_their_numbers_and_types() {
+    let source = "use std::hint::black_box;
+trait S { fn s(x: u64) -> u64; }
+struct A;
+struct B;
+impl S for A { fn s(x: u64) -> u64 { x * 3 } }
+impl S for B { fn s(x: u64) -> u64 { x ^ 7 } }
+#[inline(never)] fn run<T: S>(n: u64) -> u64 { T::s(black_box(n)) }
+#[inline(never)] fn call(f: &dyn Fn(u64) -> u64) { black_box(f(black_box(3))); }
+fn main() {
+    black_box(run::<A>(1) + run::<B>(2));
+    call(&|x| black_box(x) + 1);
+    call(&|x| black_box(x) ^ 5);
+}
+";
+    let dir = tempfile::tempdir().expect("a directory");
+    let told = functions_of(dir.path(), "rustc", "-O -g", &[("two.rs", source)]);
+    for (name, at) in [
+        ("two::run<two::A>", "two.rs:7"),
+        ("two::run<two::B>", "two.rs:7"),
+        ("two::main::{closure#0}", "two.rs:11"),
+        ("two::main::{closure#1}", "two.rs:12"),
+    ] {
+        let is_it = |(told, place): &&(String, String)| told.replace("::<", "<") == name && place == at;
+        assert!(told.iter().any(|told| is_it(&told)), "{name}: {told:?}");
+    }
 }

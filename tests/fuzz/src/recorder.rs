@@ -148,7 +148,7 @@ pub(crate) fn functions(file: &[u8]) {
     let found = functions::functions(file, Some(file), offsets.clone());
     assert!(found.is_sorted_by(|a, b| a.start < b.start) && found.len() <= offsets.count());
     for function in found {
-        assert!(function.start < function.end && function.name.len() <= file.len());
+        assert!(function.start < function.end && function.names.iter().all(|name| name.len() <= file.len()));
     }
     let layout = Layout::read(file);
     let probes = layout.as_ref().and_then(|layout| static_probes(layout, file));

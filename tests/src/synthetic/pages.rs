@@ -2,7 +2,8 @@
 
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Change, EndReason, ImageKind, NameTable, NamedFrame, NamedPlace, Origin, ReceiptV1, Symbol, WalkEnd,
+    Change, EndReason, ImageKind, NameTable, NamedFrame, NamedFunction, NamedPlace, Origin, ReceiptV1,
+    Symbol, WalkEnd,
 };
 
 use super::{Builder, EVENTS, PERIOD_NS, START_NS, waiting};
@@ -51,7 +52,8 @@ pub fn deep() -> Builder {
     let (mut b, image, task) = program("deep");
     // Each address is in a function and in two that were inlined into it.
     let texts = (0..24).map(|number| format!("level{number:02}").into_bytes().into()).collect();
-    let frames = (0..24).map(|name| NamedFrame { name, file: None, line: 0 }).collect();
+    let functions = (0..24).map(|name| NamedFunction { name, ..NamedFunction::default() }).collect();
+    let frames = (0..24).map(|function| NamedFrame { function, file: None, line: 0 }).collect();
     let place = |number: usize| NamedPlace {
         image,
         file_off: CODE_OFF + 0xf + number as u64 * 0x100,
@@ -59,7 +61,7 @@ pub fn deep() -> Builder {
         start: 0,
         frames: number * 3..number * 3 + 3,
     };
-    b.names = NameTable { places: (0..8).map(place).collect(), frames, texts };
+    b.names = NameTable { places: (0..8).map(place).collect(), frames, functions, texts };
     let stack: Vec<u64> = (0..u64::from(MAX_FRAMES)).map(|depth| CODE + 0x10 + depth % 8 * 0x100).collect();
     b.sample(MS, 0, task, &stack, &[]);
     b.sample(2 * MS, 0, task, &stack[stack.len() / 2..], &[]);
@@ -71,7 +73,7 @@ pub fn wide() -> Builder {
     let (mut b, image, task) = program("wide");
     let mut symbol = |start: u64, len: u64, name: String| {
         let start = CODE_OFF + start;
-        b.symbols.push(Symbol { image, start, end: start + len, name: name.into_bytes() });
+        b.symbols.push(Symbol::new(image, start..start + len, name));
     };
     symbol(0, 8, "main".to_owned());
     (1..=5_000).for_each(|number| symbol(number * 8, 8, format!("callee{number:04}")));
@@ -129,8 +131,7 @@ fn program(name: &str) -> (Builder, u32, u32) {
 /// Gives names to functions of 0x100 bytes each.
 fn name_functions<'n>(b: &mut Builder, image: u32, names: impl IntoIterator<Item = &'n [u8]>) {
     let starts = (CODE_OFF..).step_by(0x100);
-    let symbol =
-        |(start, name): (u64, &[u8])| Symbol { image, start, end: start + 0x100, name: name.to_vec() };
+    let symbol = |(start, name): (u64, &[u8])| Symbol::new(image, start..start + 0x100, name);
     b.symbols.extend(starts.zip(names).map(symbol));
 }
 

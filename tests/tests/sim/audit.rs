@@ -52,7 +52,7 @@ fn recording() -> Builder {
     for (image, start, name) in
         [(bin, 0x1000, "run"), (bin, 0x1400, "other"), (bin, 0x1800, "start"), (lib, 0x1200, "leaf")]
     {
-        b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.into() });
+        b.symbols.push(Symbol::new(image, start..start + 0x100, name));
     }
     let task = b.task(100, 100, "main");
     let at = |file_off| Location::Image { image: bin, file_off };

@@ -16,9 +16,9 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, Counter, CounterValue, EndReason, EventV1, ImageKind, ImagePartsV1, JitCode,
-    JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedPlace, Omission, Origin,
-    Owner, Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd,
-    WokenBy, Word,
+    JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace,
+    Omission, Origin, Owner, Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags,
+    WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -192,7 +192,10 @@ fn tiny() -> Builder {
     }
     let name = b.string("vfs_read");
     b.kernel_symbols.push(KernelSymbol { start: KERNEL, end: KERNEL + 0x100, name, module: 0 });
-    b.symbols.push(Symbol { image: bin, start: 0x1200, end: 0x1280, name: b"_ZN4tiny4workEv".to_vec() });
+    let (names, file) = (vec![b"_ZN4tiny4workEv".to_vec(), b"work_v1@@V1".to_vec()], b"tiny.cc".to_vec());
+    let (start, end, address, whole) = (0x1200, 0x1280, 0x2200, 0x2100);
+    b.symbols.push(Symbol { image: bin, start, end, address, whole, names, file });
+    b.symbols.push(Symbol { names: Vec::new(), ..Symbol::new(bin, 0x1280..0x1290, "") });
     let pieces = [Piece { off: 0, bytes: &b"\x7fELF"[..] }, Piece { off: 0x2000, bytes: b".symtab" }];
     b.image_parts.push(ImagePartsV1::from_rows(bin, 0x3000, &pieces));
     let (start, since_ns) = (0x9_0000, START_NS + 3_000);
@@ -202,13 +205,24 @@ fn tiny() -> Builder {
     b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, lines });
     let (why, needed_bytes, free_bytes) = (Omission::REDUCED, 0x3000, 0x2800);
     b.left_out.push(LeftOut { image: bin, why, needed_bytes, free_bytes });
-    let frame = |name, line| NamedFrame { name, file: Some(2), line };
+    let frame = |function, line| NamedFrame { function, file: Some(2), line };
+    let inner = NamedFunction {
+        symbol: Some(3),
+        declared_file: Some(2),
+        declared_line: 1,
+        entry: Some((0, 0x2a)),
+        ..NamedFunction::default()
+    };
+    let work =
+        NamedFunction { name: 1, start: 0x2200, file: Some(4), aliases: vec![5], ..NamedFunction::default() };
+    let texts = ["tiny::inner()", "tiny::work()", "/src/tiny.cc", "_ZN4tiny5innerEv", "tiny.cc", "work_v1"];
     let place =
         |file_off, address, start, frames| NamedPlace { image: bin, file_off, address, start, frames };
     b.names = NameTable {
         places: vec![place(0x1210, 0x2210, 0, 0..2), place(0x1310, 0x2310, 0x2300, 2..2)],
         frames: vec![frame(0, 4), frame(1, 9)],
-        texts: ["tiny::inner()", "tiny::work()", "/src/tiny.cc"].map(|text| text.as_bytes().into()).to_vec(),
+        functions: vec![inner, work],
+        texts: texts.map(|text| text.as_bytes().into()).to_vec(),
     };
     let (path, text) =
         (b"/src/tiny.cc"[..].into(), b"int inner();\nint work() { return inner(); }\n"[..].into());

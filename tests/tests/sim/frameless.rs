@@ -16,7 +16,7 @@ fn write(dir: &Path, name: &str, with_frames: u64) {
     let image = b.image(ImageKind::FILE, "/no/such/bin/service");
     b.change(1_000, Change::FOUND, 100, 1, "service");
     b.map(2_000, 100, 0x1_0000, image, Origin::SCAN);
-    b.symbols.push(Symbol { image, start: 0x1000, end: 0x1100, name: b"main".to_vec() });
+    b.symbols.push(Symbol::new(image, 0x1000..0x1100, "main"));
     for number in 0..SAMPLES {
         let stack = [0x1_0010, 0x1_0050];
         b.sample(number * 5_000_000, 0, task, &stack[..if number < with_frames { 2 } else { 0 }], &[]);

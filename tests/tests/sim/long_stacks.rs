@@ -21,7 +21,7 @@ fn write(path: &Path) {
     let name = vec![b'n'; 60 << 10];
     for number in 0..16 {
         let name = [&name[..], &[b'a' + number as u8]].concat();
-        b.symbols.push(Symbol { image, start: 0x1000 + number * 0x100, end: 0x1100 + number * 0x100, name });
+        b.symbols.push(Symbol::new(image, 0x1000 + number * 0x100..0x1100 + number * 0x100, name));
     }
     let frames: Vec<u64> = (0..u64::from(MAX_FRAMES)).map(|depth| 0x1_0010 + depth % 16 * 0x100).collect();
     // Children follow their callers: each stack continues the one before.

@@ -107,7 +107,7 @@ fn phases() -> Builder {
         b.map(2_000, tgid, 0x1_0000, image, Origin::SCAN);
     }
     for (start, name) in (0x1000..).step_by(0x100).zip(["main", "parse", "scan", "emit", "flush"]) {
-        b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.as_bytes().to_vec() });
+        b.symbols.push(Symbol::new(image, start..start + 0x100, name.as_bytes()));
     }
     let [main, parse, scan, emit, flush] = [0x50u64, 0x150, 0x250, 0x350, 0x450].map(|off| 0x1_0000 + off);
     for n in 0..1000 {

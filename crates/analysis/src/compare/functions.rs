@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::row::{RowKey, Sided};
-use crate::matching::{self, Group, Item};
+use crate::matching::{self, Group, Item, Twins};
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::{Frame, Names};
 use icecore_profile::named::pipeline::Report;
@@ -34,6 +34,9 @@ struct Unmatched<'a> {
     image: Option<&'a str>,
     build_id: &'a [u8],
     file: Option<&'a str>,
+    twin: Option<&'a str>,
+    /// As views of its recording show it.
+    shown: &'a str,
 }
 
 impl Functions {
@@ -41,10 +44,16 @@ impl Functions {
         let builds: Vec<Vec<Vec<u8>>> = reports.iter().map(|(report, _)| builds(report)).collect();
         let images = image_keys(reports, &builds);
         let nameless = one_sided(reports, &images, named_ones);
+        let names: Vec<&Names> = reports.iter().map(|(report, _)| &report.profile.names).collect();
+        let twins = Twins::new(&names, &images, &builds);
         let mut sides: [Interned<Unmatched<'_>>; 2] = Default::default();
         let mut positions: Vec<Vec<u32>> = Vec::new();
         for (number, (report, side)) in reports.iter().enumerate() {
             let named = named(report, &builds[number], &images[number], &nameless);
+            let named = named.enumerate().map(|(at, named)| Unmatched {
+                twin: twins.mark(number, at).filter(|_| !named.shown.is_empty()),
+                ..named
+            });
             positions.push(named.map(|named| sides[*side].intern(named)).collect());
         }
         let sides = sides.map(Interned::into_items);
@@ -123,12 +132,13 @@ impl Functions {
 
 impl Unmatched<'_> {
     fn item(&self) -> Item<'_> {
-        let Self { name, image, build_id, file } = self;
-        Item { name, image: *image, build_id, file: *file }
+        let Self { name, image, build_id, file, twin, .. } = self;
+        Item { name, image: *image, build_id, file: *file, twin: *twin }
     }
 
     fn key(&self) -> RowKey {
-        RowKey { name: self.name.to_string(), image: self.image.map(str::to_owned), ..RowKey::default() }
+        let name = if self.shown.is_empty() { &self.name } else { self.shown };
+        RowKey { name: name.to_string(), image: self.image.map(str::to_owned), ..RowKey::default() }
     }
 }
 
@@ -186,11 +196,12 @@ fn named<'a>(
         let key = function.image.map(|image| &images[image as usize]);
         if let Some(key) = key.filter(|key| nameless.contains(*key)) {
             let name = format!("{WHOLE_IMAGE}{key}]").into();
-            return Unmatched { name, image, build_id: &[], file: None };
+            return Unmatched { name, image, build_id: &[], file: None, twin: None, shown: "" };
         }
         let build_id = function.image.map_or(&[][..], |image| &builds[image as usize]);
         let file = file.map(|file| &*names.files[file as usize]);
-        Unmatched { name: Cow::Borrowed(&function.name), image, build_id, file }
+        let (name, shown) = (Cow::Borrowed(function.own_name()), &*function.name);
+        Unmatched { name, image, build_id, file, twin: None, shown }
     })
 }
 

@@ -9,6 +9,7 @@ use super::names::is_address;
 use super::numbers::unnumbered;
 use super::open::{Clue, Group, Item, Open, Single};
 use super::parameters::without_parameters;
+use super::twins::marked;
 use super::{ImageKeys, function};
 use icecore_profile::map::Map;
 
@@ -80,6 +81,7 @@ fn singles<'a>(items: &[Item<'a>], others: &[Item<'_>], images: &'a ImageKeys<'_
             Some(at) => item.name[at..].into(),
             None => function(item.name),
         };
+        let key = item.twin.map_or_else(|| key.clone(), |twin| marked(&key, twin).into());
         let image = item.image.and_then(|path| images.key(path));
         let single = *by_key.entry((key.clone(), image)).or_insert_with(|| {
             singles.push(Single { key, image, file: None, positions: Vec::new(), is_final });

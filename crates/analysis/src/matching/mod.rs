@@ -5,6 +5,7 @@
 //! | [`function`], [`image`], [`ImageKeys`] | the key under which a name or an image is the same in every build |
 //! | [`matched()`] | the rows of two recordings, grouped by function |
 //! | [`renamed()`] | which functions that are gone may have a new name |
+//! | [`Twins`] | what tells functions of one name apart in every build |
 //! | [`code::compare`] | whether the machine code of a function is identical in both builds |
 //!
 //! All modules but [`code`], which reads files, are pure: names in, positions out, independent of the order of the items. Keys
@@ -26,12 +27,14 @@ mod numbers;
 mod open;
 mod parameters;
 mod renamed;
+mod twins;
 
 pub use groups::matched;
 pub use images::{ImageKeys, image};
 pub use names::function;
 pub use open::{Clue, Group, Item};
 pub use renamed::{Left, Renamed, renamed};
+pub use twins::Twins;
 
 use std::borrow::Cow;
 

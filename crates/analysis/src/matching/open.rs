@@ -9,7 +9,7 @@ use icecore_profile::map::Map;
 /// A function of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The name, as it is shown to people.
+    /// Its own name, demangled.
     pub name: &'a str,
     /// Path of its image, or a substitute; `None` if the image is unknown.
     pub image: Option<&'a str>,
@@ -17,6 +17,8 @@ pub struct Item<'a> {
     pub build_id: &'a [u8],
     /// Its source file, if known.
     pub file: Option<&'a str>,
+    /// What tells it apart from other functions of its name, in every build; `None` if nothing needs to.
+    pub twin: Option<&'a str>,
 }
 
 /// The evidence that the items of a group are one function, in order of decreasing certainty.

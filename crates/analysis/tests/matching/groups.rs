@@ -32,7 +32,10 @@ fn compare(before: &Path, after: &Path) -> Matching {
 }
 
 fn items(names: &[String]) -> Vec<Item<'_>> {
-    names.iter().map(|name| Item { name, image: Some("/bin/program"), build_id: b"", file: None }).collect()
+    names
+        .iter()
+        .map(|name| Item { name, image: Some("/bin/program"), build_id: b"", file: None, twin: None })
+        .collect()
 }
 
 /// A name without anything that only a compiler puts there: an oracle that knows nothing of the patterns under test.

@@ -51,7 +51,7 @@ pub use left_out::{LeftOut, LeftOutV1, Omission};
 pub use lifecycle::{Change, Lifecycle, LifecycleV1};
 pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
-pub use names::{NameTable, NamedFrame, NamedPlace, NamesV1};
+pub use names::{NameTable, NamedFrame, NamedFunction, NamedPlace, NamesV1};
 pub use open_sets::{
     CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, TargetKind, UnwindMode,
 };

@@ -85,12 +85,14 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("losses", LossesV1: time_ns cpu cause count),
         compiled!("receipt", ReceiptV1: end_ns samples lost user_cpu_ns kernel_cpu_ns peak_rss_bytes bpf_runs bpf_ns
             ring_high_water_bytes file_bytes cut_from_ns cut_to_ns kept_samples exit_code end_reason),
-        compiled!("symbols", SymbolsV1: image start len names name_lens),
+        compiled!("symbols", SymbolsV1: image start len bias whole name_count names name_lens file files
+            file_lens),
         compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
         compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens line_count line_off file
             line),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
-        compiled!("names", NamesV1: image file_off address back depth name file line texts text_lens),
+        compiled!("names", NamesV1: image file_off address back depth function file line name symbol declared_file
+            declared_line unit entry first symbol_file alias_count alias texts text_lens),
         compiled!("left_out", LeftOutV1: image why needed_bytes free_bytes),
         compiled!("stack_code", StackCodeV1: first_id base offset),
         compiled!("stack_pieces", StackPiecesV1: first_id mask word distance),

@@ -222,10 +222,11 @@ fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>
             Kind::STRINGS => strings = Some(texts(payload.view::<StringsV1>()?)?),
             Kind::IMAGES => images = Some(payload.view::<ImagesV1>()?.rows()?),
             NamesV1::KIND => {
-                let NameTable { places, frames, texts } = payload.view::<NamesV1>()?.table()?;
+                let NameTable { places, frames, functions, texts } = payload.view::<NamesV1>()?.table()?;
                 tables.push(NameTable {
                     places,
                     frames,
+                    functions,
                     texts: texts.into_iter().map(|text| clean(text).into()).collect(),
                 });
             }

@@ -3,7 +3,7 @@
 use icecore_format::records::{StackRepair, WalkEnd};
 
 use super::*;
-use crate::named::names::{Frame, ImageName, Side};
+use crate::named::names::{Frame, ImageName};
 
 /// How all samples of [`profile`] were taken.
 pub const TAKEN: Taken =
@@ -17,7 +17,7 @@ pub fn profile(stacks: &[(&str, u64)]) -> Profile {
     let mut rows = Rows::default();
     for (stack, samples) in stacks {
         let leaf = stack.split(';').fold(0, |caller, name| {
-            let function = Function { name: name.into(), image: Some(0), side: Side::User, reason: None };
+            let function = Function { image: Some(0), ..Function::new(name) };
             trie.intern(Stack { caller, frame: functions.intern(function) })
         });
         let (samples, weight) = (*samples, samples * 10);

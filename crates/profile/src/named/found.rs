@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use icecore_format::records::{NameTable, NamedFrame, NamedPlace};
+use icecore_format::records::{NameTable, NamedFrame, NamedFunction, NamedPlace};
 
 use crate::map::{Interned, Map};
 use icecore_symbolize::image::{FileOff, Svma};
-use icecore_symbolize::{Answer, Function, Reason};
+use icecore_symbolize::{Answer, EntryId, Function, Origin, Reason};
 
 /// The size at which a table is full, bytes, so that its block is neither huge nor tiny.
 const TABLE_BYTES: usize = 4 << 20;
@@ -19,6 +19,7 @@ const ROW_BYTES: usize = 24;
 pub struct Draft {
     places: Vec<NamedPlace>,
     frames: Vec<NamedFrame>,
+    functions: Interned<NamedFunction>,
     texts: Interned<Box<[u8]>>,
     text_bytes: usize,
 }
@@ -36,53 +37,78 @@ impl Draft {
         };
         let [Svma(address), Svma(start)] = [at, start].map(Option::unwrap_or_default);
         let place = NamedPlace { image, file_off: off.0, address, start, frames: 0..0 };
-        let frame = |function: &'_ Function| {
-            (
-                function.name.as_bytes().into(),
-                function.file.as_ref().map(|file| file.as_bytes().into()),
-                function.line.unwrap_or(0),
-            )
-        };
-        self.place(place, functions.iter().map(frame));
+        self.place(place, functions, |draft, function| {
+            let named = draft.origin(&function.name, &function.origin);
+            let file = function.file.as_ref().map(|file| draft.text(file.as_bytes()));
+            NamedFrame { function: draft.functions.intern(named), file, line: function.line.unwrap_or(0) }
+        });
+    }
+
+    fn origin(&mut self, name: &str, origin: &Origin) -> NamedFunction {
+        let mut text = |text: &Arc<str>| self.text(text.as_bytes());
+        NamedFunction {
+            symbol: origin.symbol.as_ref().map(&mut text),
+            declared_file: origin.declared.as_ref().map(|(file, _)| text(file)),
+            declared_line: origin.declared.as_ref().map_or(0, |(_, line)| *line),
+            entry: origin.entry.map(|entry| (entry.unit, entry.off)),
+            start: origin.start.map_or(0, |start| start.0),
+            file: origin.file.as_ref().map(&mut text),
+            aliases: origin.aliases.iter().map(&mut text).collect(),
+            name: self.text(name.as_bytes()),
+        }
     }
 
     /// Copies a place from another table, under an image id of this one.
     pub fn copy<T: Deref<Target: AsRef<[u8]>>>(&mut self, image: u32, place: &NamedPlace, of: &NameTable<T>) {
-        let text = |position: u32| Box::from(of.texts[position as usize].as_ref());
-        let frames = of.frames[place.frames.clone()].iter();
-        let frames = frames.map(|frame| (text(frame.name), frame.file.map(text), frame.line));
-        self.place(NamedPlace { image, ..place.clone() }, frames);
+        let frames = &of.frames[place.frames.clone()];
+        self.place(NamedPlace { image, ..place.clone() }, frames, |draft, frame| {
+            let mut text = |position: u32| draft.text(of.texts[position as usize].as_ref());
+            let it = &of.functions[frame.function as usize];
+            let function = NamedFunction {
+                name: text(it.name),
+                symbol: it.symbol.map(&mut text),
+                declared_file: it.declared_file.map(&mut text),
+                file: it.file.map(&mut text),
+                aliases: it.aliases.iter().copied().map(&mut text).collect(),
+                ..*it
+            };
+            let file = frame.file.map(text);
+            NamedFrame { function: draft.functions.intern(function), file, line: frame.line }
+        });
     }
 
-    fn place(
+    fn place<F>(
         &mut self,
         place: NamedPlace,
-        frames: impl Iterator<Item = (Box<[u8]>, Option<Box<[u8]>>, u32)>,
+        frames: &[F],
+        mut frame: impl FnMut(&mut Self, &F) -> NamedFrame,
     ) {
         let from = self.frames.len();
-        for (name, file, line) in frames {
-            let (name, file) = (self.text(name), file.map(|file| self.text(file)));
-            self.frames.push(NamedFrame { name, file, line });
+        for it in frames {
+            let it = frame(self, it);
+            self.frames.push(it);
         }
         self.places.push(NamedPlace { frames: from..self.frames.len(), ..place });
     }
 
-    fn text(&mut self, text: Box<[u8]>) -> u32 {
-        let (before, len) = (self.texts.len(), text.len());
-        let position = self.texts.intern(text);
-        self.text_bytes += if self.texts.len() > before { len } else { 0 };
+    fn text(&mut self, text: &[u8]) -> u32 {
+        let before = self.texts.len();
+        let position = self.texts.intern(text.into());
+        self.text_bytes += if self.texts.len() > before { text.len() } else { 0 };
         position
     }
 
     /// Returns true if the table should be written as a block.
     pub fn is_full(&self) -> bool {
-        self.text_bytes + ROW_BYTES * (self.places.len() + self.frames.len()) >= TABLE_BYTES
+        let rows = self.places.len() + self.frames.len() + self.functions.len();
+        self.text_bytes + ROW_BYTES * rows >= TABLE_BYTES
     }
 
     /// Takes the table; `None` if it is empty.
     pub fn take(&mut self) -> Option<NameTable> {
-        let Self { places, frames, texts, .. } = std::mem::take(self);
-        (!places.is_empty()).then(|| NameTable { places, frames, texts: texts.into_items() })
+        let Self { places, frames, functions, texts, .. } = std::mem::take(self);
+        let (functions, texts) = (functions.into_items(), texts.into_items());
+        (!places.is_empty()).then_some(NameTable { places, frames, functions, texts })
     }
 }
 
@@ -140,13 +166,28 @@ impl<'a> StoredPlace<'a> {
         &self.table.frames[self.place.frames.clone()]
     }
 
+    /// Converts a function of the table; the text is its name.
+    pub(crate) fn origin(&self, function: u32) -> (Arc<str>, Origin) {
+        let text = |position: u32| self.table.texts[position as usize].clone();
+        let it = &self.table.functions[function as usize];
+        let origin = Origin {
+            entry: it.entry.map(|(unit, off)| EntryId { unit, off }),
+            symbol: it.symbol.map(text),
+            declared: it.declared_file.map(|file| (text(file), it.declared_line)),
+            start: Some(Svma(it.start)).filter(|start| start.0 > 0),
+            file: it.file.map(text),
+            aliases: it.aliases.iter().copied().map(text).collect(),
+        };
+        (text(it.name), origin)
+    }
+
     /// Converts the place to an answer. Code without a name gets no reason.
     pub fn to_answer(self) -> Answer {
         let text = |position: u32| self.table.texts[position as usize].clone();
-        let function = |frame: &NamedFrame| Function {
-            name: text(frame.name),
-            file: frame.file.map(text),
-            line: Some(frame.line).filter(|line| *line > 0),
+        let function = |frame: &NamedFrame| {
+            let (name, origin) = self.origin(frame.function);
+            let line = Some(frame.line).filter(|line| *line > 0);
+            Function { name, origin: origin.into(), file: frame.file.map(text), line }
         };
         match self.frames() {
             [] => {
@@ -164,7 +205,15 @@ mod tests {
     use super::*;
 
     fn function(name: &str, line: Option<u32>) -> Function {
-        Function { name: name.into(), file: line.map(|_| "/src/a.c".into()), line }
+        let origin = Origin {
+            entry: line.map(|_| EntryId { unit: 3, off: 77 }),
+            symbol: Some(format!("_Z{name}").into()),
+            declared: line.map(|line| ("/src/a.h".into(), line)),
+            start: Some(Svma(0x1000)),
+            file: Some("a.c".into()),
+            aliases: vec!["other".into()],
+        };
+        Function { name: name.into(), origin: origin.into(), file: line.map(|_| "/src/a.c".into()), line }
     }
 
     fn text(bytes: &[u8]) -> Arc<str> {
@@ -182,13 +231,14 @@ mod tests {
             draft.answer(7, FileOff(off), answer);
         }
         let table = draft.take().expect("places");
-        assert_eq!(table.texts.len(), 3);
+        assert_eq!(table.texts.len(), 8);
         let mut copy = Draft::default();
         table.places.iter().for_each(|place| copy.copy(5, place, &table));
         let copy = copy.take().expect("places");
         let tables = [NameTable {
             places: copy.places,
             frames: copy.frames,
+            functions: copy.functions,
             texts: copy.texts.iter().map(|bytes| text(bytes)).collect(),
         }];
         let found = NameIndex::new(&tables, |image| (image == 5).then_some(0));

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`pipeline`] | the pipeline from a file to the data of every view |
 //! | [`names`] | names places by functions and source lines |
+//! | `identity` | which names are names of one function; what tells apart those that read the same |
 //! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
 //! | `unwound` | unwinds stacks, or takes them from the cache |
 //! | [`cache`] | names and stacks that earlier reports found, on this machine |
-//! | `narrow`, `sums`, `entry` | filters by function; sums of rows; entry points of programs |
+//! | `narrow`, `pattern` | filters by function; names and patterns that users type |
+//! | `sums`, `entry` | sums of rows; entry points of programs |
 //! | `measure` | what weights add up to |
 //! | [`waits`] | what rows of waits have in common: the kind, and what ended them |
 //! | `wakers` | stacks of wakers on top of those that they woke |
@@ -20,9 +22,11 @@ pub mod entry;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
 pub mod found;
+mod identity;
 mod measure;
 pub mod names;
 mod narrow;
+mod pattern;
 pub mod pipeline;
 pub mod source;
 mod sums;
@@ -48,6 +52,7 @@ use wakers::Composer;
 
 pub use measure::Measure;
 pub use narrow::{Matches, Patterns};
+pub use pattern::NamePattern;
 pub use sums::depth_first;
 pub use sums::{Sum, groups, sums, sums_apart, through};
 
@@ -70,7 +75,7 @@ pub struct Profile {
     pub waits: Vec<RowWait>,
     /// What the weights add up to.
     pub measure: Measure,
-    /// The number of samples that `--hide` left without any frame.
+    /// The number of samples that `--hide` or `--show` left without any frame.
     pub emptied: u64,
 }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::map::{Interned, Map};
-use crate::named::embedded::Embedded;
+use crate::named::embedded::{Embedded, EmbeddedSymbol};
 use crate::named::found::{self, NameIndex};
+use crate::named::identity::{self, Sighting};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, Locator};
-use icecore_elf::demangled;
-use icecore_symbolize::image::{FileOff, Finder, Identity};
-use icecore_symbolize::{Answer, Reason, Wanted, symbolize};
+use icecore_elf::{demangled, part_of};
+use icecore_format::records::KernelSymbol;
+use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
+use icecore_symbolize::{Answer, Joiner, Origin, Reason, Wanted, symbolize};
 use icecore_text::quantity::things;
 use icecore_text::shorten::{MAX_NAME_BYTES, shorten};
 
@@ -28,7 +30,8 @@ pub enum Side {
 /// A function of an image, or a substitute for an unnamed one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Its name; a substitute for an unnamed function: `cc1+0x5a3b40`, `[unmapped]`.
+    /// Its name; a substitute for an unnamed function: `cc1+0x5a3b40`, `[unmapped]`. If several functions of its image have one
+    /// name, then behind it what tells them apart ([`Self::own_name`]): `helper (a.c:3)`, `api@V1`.
     pub name: Box<str>,
     /// Its image, a position in [`Names::images`]; `None` if the image is unknown.
     pub image: Option<u32>,
@@ -36,9 +39,67 @@ pub struct Function {
     pub side: Side,
     /// Why it has no name; `None` if it has one.
     pub reason: Option<Reason>,
+    /// Other names of the same code, sorted.
+    pub aliases: Box<[Box<str>]>,
+    /// The place that declares it: a position in [`Names::files`], and a line.
+    pub declared: Option<(u32, u32)>,
+    /// The first line at which it was seen, if debug information has it, but no declaration.
+    pub seen: Option<(u32, u32)>,
+    /// Its first address in the ELF file, or in the kernel.
+    pub start: Option<u64>,
+    /// The version of its symbol, as the symbol table writes it: `@V1`, `@@V2`.
+    pub version: Option<Box<str>>,
+    /// The source file of a local function by the symbol table, mostly without its folder.
+    pub source: Option<Box<str>>,
+    /// The length of the name without the mark.
+    pub(super) mark: Option<u32>,
 }
 
 impl Function {
+    /// Makes a function of user mode of which only the name is known.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            image: None,
+            side: Side::User,
+            reason: None,
+            aliases: Box::default(),
+            declared: None,
+            seen: None,
+            start: None,
+            version: None,
+            source: None,
+            mark: None,
+        }
+    }
+
+    /// Returns the name without what tells it apart from others here: what the source calls the function.
+    pub fn own_name(&self) -> &str {
+        &self.name[..self.mark.map_or(self.name.len(), |end| end as usize)]
+    }
+
+    /// Lists all names of this function: the one that is shown, the own one if that is another, and its aliases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let own = self.mark.map(|_| self.own_name());
+        [&*self.name].into_iter().chain(own).chain(self.aliases.iter().map(|alias| &**alias))
+    }
+
+    /// Returns true if a text is a name of this function.
+    pub fn is_named(&self, text: &str) -> bool {
+        self.names().any(|name| name == text)
+    }
+
+    /// Returns what tells it apart from others of its name here; `None` if it is the only one.
+    pub fn told_apart_by(&self) -> Option<&str> {
+        self.mark.map(|end| &self.name[end as usize..])
+    }
+
+    /// Puts a mark behind the name.
+    pub(super) fn mark(&mut self, mark: &str) {
+        self.mark = Some(self.name.len() as u32);
+        self.name = [&*self.name, mark].concat().into();
+    }
+
     /// Returns true if this is no code, but separates the stack of a waker, or names it.
     pub fn is_marker(&self) -> bool {
         self.image.is_none() && self.reason.is_none()
@@ -137,25 +198,23 @@ pub fn name(
     let found = NameIndex::new(&tables.names, |image| locator.image(image));
     let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
     let mut book = Book::new(images);
+    let kernels = images.len() as u32;
     for (place, answer) in places.iter().zip(&answers) {
         match place {
             CodeLocation::Image(image, off) => match found.find(*image, *off) {
                 Some(place) if !place.frames().is_empty() => book.found(*image, place),
                 known => {
                     let known = known.map(found::StoredPlace::to_answer);
-                    book.answered(
-                        *image,
-                        &images[*image as usize].path,
-                        *off,
-                        known.as_ref().or(answer.as_ref()),
-                    );
+                    let path = &images[*image as usize].path;
+                    book.answered(*image, path, *off, known.as_ref().or(answer.as_ref()));
                 }
             },
             CodeLocation::Kernel(part, address) => match kernel.find(*part, *address) {
-                Some(row) => book.kernel(tables.text(row.name), tables.text(row.module), None),
+                Some(row) => book.kernel(kernels + part, row, tables),
                 None => {
                     let name = format!("[kernel]+{:#x}", address.0);
-                    book.kernel(&name, "", Some(Reason::KernelSymbolMissing));
+                    let image = book.kernel_image("");
+                    book.alone(&name, Some(image), Side::Kernel, Some(Reason::KernelSymbolMissing));
                 }
             },
             CodeLocation::Jit(code, line) => book.jit(tables, *code, *line),
@@ -164,14 +223,7 @@ pub fn name(
         }
         book.of_places.ends.push(book.of_places.frames.len());
     }
-    Names {
-        images: book.images.into_items(),
-        functions: book.functions.into_items(),
-        files: book.files.into_items(),
-        frames: book.frames.into_items(),
-        of_places: book.of_places,
-        shortened: book.shortened,
-    }
+    book.close()
 }
 
 /// Finds out the names of the requested places in images. A function whose name is in the recording has that name, even if its file
@@ -191,10 +243,10 @@ pub fn find_out(
         || ask(&wanted, &locator.images, finder, tick),
         || Embedded::new(&locator.tables.symbols, |image| locator.image(image)),
     );
-    wanted.par_iter().zip(&mut answers).for_each(|(place, answer)| {
+    wanted.par_iter().zip(&mut answers).for_each_init(Joiner::default, |joiner, (place, answer)| {
         let Some(CodeLocation::Image(image, off)) = place else { return };
-        if let Some(name) = embedded.find(*image, *off) {
-            rename(answer, name);
+        if let Some(symbol) = embedded.find(*image, *off) {
+            rename(answer, symbol, *off, joiner);
         }
     });
     answers
@@ -227,17 +279,28 @@ fn ask(
     of_place
 }
 
-/// Replaces the name of the function around an address by the recording's.
-fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
+/// Gives the function around an address the names that the recording has for it. If the recording only has its extent, then that is
+/// what groups addresses without a name.
+fn rename(answer: &mut Option<Answer>, symbol: &EmbeddedSymbol, off: FileOff, joiner: &mut Joiner) {
     let physical = match answer {
         Some(Answer::Named(functions)) => functions.last_mut(),
         _ => None,
     };
-    match physical {
-        Some(physical) => physical.name = name.clone(),
-        None => {
-            let function = icecore_symbolize::Function { name: name.clone(), file: None, line: None };
+    match (physical, &symbol.named) {
+        (Some(physical), Some(named)) => joiner.join(physical, named),
+        (None, Some(named)) => {
+            let mut function = icecore_symbolize::Function::new("".into());
+            joiner.join(&mut function, named);
             *answer = Some(Answer::Named(vec![function]));
+        }
+        (Some(_), None) => {}
+        (None, None) => {
+            let reason = match answer {
+                Some(Answer::Unnamed { reason, .. }) => *reason,
+                _ => Reason::NoSymbol,
+            };
+            let at = Svma(symbol.address.0.wrapping_add(off.0.wrapping_sub(symbol.start.0)));
+            *answer = Some(Answer::Unnamed { reason, start: Some(symbol.whole), at: Some(at) });
         }
     }
 }
@@ -245,18 +308,19 @@ fn rename(answer: &mut Option<Answer>, name: &Arc<str>) {
 /// Collects functions, files and frames while places are named.
 struct Book {
     images: Interned<ImageName>,
-    functions: Interned<Function>,
+    sightings: Interned<Sighting>,
     files: Interned<Box<str>>,
+    /// Their functions are positions in the sightings until the book is closed.
     frames: Interned<Frame>,
     of_places: Lists,
     /// The position in `images` by position in the identities: two identities can have one path.
     image_of: Vec<u32>,
-    /// Functions by table, text and image, and files by table and text, from tables in the recording: each text is looked up once,
-    /// however often it is used.
+    /// Functions by table, position in it, and identity, and files by table and text, from tables in the recording: each is looked up
+    /// once, however often it is used.
     found: Map<(u32, u32, u32), u32>,
     found_files: Map<(u32, u32), u32>,
-    /// Functions and files by the address of the answer's text, which stays valid as long as all answers exist.
-    answered: Map<(*const u8, u32), u32>,
+    /// Functions and files by the addresses of the answer's name, its origin and the file, which stay valid as long as all answers exist.
+    answered: Map<(*const u8, *const Origin, u32), u32>,
     answered_files: Map<*const u8, u32>,
     shortened: u64,
 }
@@ -270,7 +334,7 @@ impl Book {
         let image_of = image_of.collect();
         Self {
             images,
-            functions: Interned::new(),
+            sightings: Interned::new(),
             files: Interned::new(),
             frames: Interned::new(),
             of_places: Lists::default(),
@@ -283,25 +347,80 @@ impl Book {
         }
     }
 
+    /// Decides which sightings are one function, and hands everything over.
+    fn close(self) -> Names {
+        let (files, seen) = (self.files.into_items(), self.frames.into_items());
+        let (functions, of_sighting) = identity::functions(&self.sightings.into_items(), &seen, &files);
+        let mut frames = Interned::new();
+        let merged = seen
+            .into_iter()
+            .map(|frame| frames.intern(Frame { function: of_sighting[frame.function as usize], ..frame }));
+        let merged: Vec<u32> = merged.collect();
+        let mut of_places = self.of_places;
+        of_places.frames.iter_mut().for_each(|frame| *frame = merged[*frame as usize]);
+        Names {
+            images: self.images.into_items(),
+            functions,
+            files,
+            frames: frames.into_items(),
+            of_places,
+            shortened: self.shortened,
+        }
+    }
+
     /// Returns the position of a file; adds the file if it is new.
     fn file(&mut self, path: &str) -> u32 {
         self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
         self.files.intern(shorten(path, MAX_NAME_BYTES).into())
     }
 
-    /// Returns the position of a function; adds the function if it is new.
-    fn function(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) -> u32 {
-        self.shortened += u64::from(name.len() > MAX_NAME_BYTES);
-        self.functions.intern(Function { name: shorten(name, MAX_NAME_BYTES).into(), image, side, reason })
+    /// Returns the position of a file of an answer.
+    fn answered_file(&mut self, file: &Arc<str>) -> u32 {
+        match self.answered_files.get(&file.as_ptr()) {
+            Some(known) => *known,
+            None => {
+                let new = self.file(&clean(file.as_bytes()));
+                self.answered_files.insert(file.as_ptr(), new);
+                new
+            }
+        }
+    }
+
+    /// Shortens a name, and counts it if it was too long.
+    fn text(&mut self, text: &str) -> Box<str> {
+        self.shortened += u64::from(text.len() > MAX_NAME_BYTES);
+        shorten(text, MAX_NAME_BYTES).into()
+    }
+
+    /// Returns the position of a function of an image; adds it if it is new.
+    fn function(&mut self, identity: u32, name: &str, origin: &Origin) -> u32 {
+        let clean = |text: &Arc<str>| -> Box<str> { shorten(&clean(text.as_bytes()), MAX_NAME_BYTES).into() };
+        let declared = origin.declared.as_ref().map(|(file, line)| (self.answered_file(file), *line));
+        let sighting = Sighting {
+            name: self.text(&self::clean(name.as_bytes())),
+            image: Some(self.image_of[identity as usize]),
+            side: Side::User,
+            reason: None,
+            owner: identity,
+            origin: identity::Origin {
+                entry: origin.entry,
+                symbol: origin.symbol.as_ref().map(clean),
+                declared,
+                start: origin.start.map(|start| start.0),
+                file: origin.file.as_ref().map(clean),
+                aliases: origin.aliases.iter().map(clean).collect(),
+            },
+        };
+        self.sightings.intern(sighting)
     }
 
     /// Names a place as a table in the recording does.
-    fn found(&mut self, image: u32, place: found::StoredPlace<'_>) {
-        let (number, texts, image) = (place.number, &place.table.texts, self.image_of[image as usize]);
+    fn found(&mut self, identity: u32, place: found::StoredPlace<'_>) {
+        let (number, texts) = (place.number, &place.table.texts);
         let frames = place.frames();
         for (depth, frame) in shown(frames) {
             let Some(frame) = frame else {
-                self.left_out(image, frames.len());
+                self.left_out(identity, frames.len());
                 continue;
             };
             let file = frame.file.map(|file| match self.found_files.get(&(number, file)) {
@@ -312,11 +431,12 @@ impl Book {
                     new
                 }
             });
-            let function = match self.found.get(&(number, frame.name, image)) {
+            let function = match self.found.get(&(number, frame.function, identity)) {
                 Some(known) => *known,
                 None => {
-                    let new = self.function(&texts[frame.name as usize], Some(image), Side::User, None);
-                    self.found.insert((number, frame.name, image), new);
+                    let (name, origin) = place.origin(frame.function);
+                    let new = self.function(identity, &name, &origin);
+                    self.found.insert((number, frame.function, identity), new);
                     new
                 }
             };
@@ -326,22 +446,21 @@ impl Book {
     }
 
     /// Adds a substitute for inlined functions that are too many to be shown.
-    fn left_out(&mut self, image: u32, all: usize) {
+    fn left_out(&mut self, identity: u32, all: usize) {
         let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
-        let function = self.function(&name, Some(image), Side::User, None);
+        let function = self.function(identity, &name, &Origin::default());
         self.frame(Frame { function, file: None, line: None, inlined: true });
     }
 
-    fn answered(&mut self, image: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
-        let own = self.image_of[image as usize];
-        let image = Some(own);
+    fn answered(&mut self, identity: u32, path: &str, off: FileOff, answer: Option<&Answer>) {
+        let image = Some(self.image_of[identity as usize]);
         match answer {
             Some(Answer::Named(functions)) if !functions.is_empty() => {
                 let physical = functions.len() - 1;
                 for (depth, function) in shown(functions) {
                     match function {
-                        Some(function) => self.named(own, function, depth < physical),
-                        None => self.left_out(own, functions.len()),
+                        Some(function) => self.named(identity, function, depth < physical),
+                        None => self.left_out(identity, functions.len()),
                     }
                 }
             }
@@ -362,31 +481,35 @@ impl Book {
         }
     }
 
-    fn named(&mut self, image: u32, function: &icecore_symbolize::Function, inlined: bool) {
-        let file = function.file.as_ref().map(|file| match self.answered_files.get(&file.as_ptr()) {
+    fn named(&mut self, identity: u32, function: &icecore_symbolize::Function, inlined: bool) {
+        let file = function.file.as_ref().map(|file| self.answered_file(file));
+        let key = (function.name.as_ptr(), Arc::as_ptr(&function.origin), identity);
+        let named = match self.answered.get(&key) {
             Some(known) => *known,
             None => {
-                let new = self.file(&clean(file.as_bytes()));
-                self.answered_files.insert(file.as_ptr(), new);
-                new
-            }
-        });
-        let named = match self.answered.get(&(function.name.as_ptr(), image)) {
-            Some(known) => *known,
-            None => {
-                let new = self.function(&clean(function.name.as_bytes()), Some(image), Side::User, None);
-                self.answered.insert((function.name.as_ptr(), image), new);
+                let new = self.function(identity, &function.name, &function.origin);
+                self.answered.insert(key, new);
                 new
             }
         };
         self.frame(Frame { function: named, file, line: function.line, inlined });
     }
 
-    fn kernel(&mut self, name: &str, module: &str, reason: Option<Reason>) {
+    fn kernel_image(&mut self, module: &str) -> u32 {
         let path = if module.is_empty() { "[kernel]".to_owned() } else { format!("[{module}]") };
         self.shortened += u64::from(path.len() > MAX_NAME_BYTES);
-        let image = Some(self.images.intern(ImageName { path: shorten(&path, MAX_NAME_BYTES).into() }));
-        self.alone(name, image, Side::Kernel, reason);
+        self.images.intern(ImageName { path: shorten(&path, MAX_NAME_BYTES).into() })
+    }
+
+    /// Names code of a kernel. A part that the compiler split from a function has the name of the function.
+    fn kernel(&mut self, owner: u32, row: &KernelSymbol, tables: &Tables) {
+        let image = Some(self.kernel_image(tables.text(row.module)));
+        let name = tables.text(row.name);
+        let whole = part_of(name.as_bytes()).map(|whole| &name[..whole.len()]);
+        let origin =
+            identity::Origin { start: Some(row.start).filter(|_| whole.is_none()), ..Default::default() };
+        let name = self.text(whole.unwrap_or(name));
+        self.add(Sighting { name, image, side: Side::Kernel, reason: None, owner, origin });
     }
 
     /// Names JIT code as its process did, with the source line.
@@ -394,11 +517,11 @@ impl Book {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
-        let name = clean(name.as_bytes());
-        let function = self.function(&name, image, Side::User, None);
+        let name = self.text(&clean(name.as_bytes()));
         let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
         let file = line.map(|line| self.file(tables.text(line.file)));
         let line = line.map(|line| line.line).filter(|line| *line > 0);
+        let function = self.sightings.intern(Sighting::bare(name, image, Side::User, None));
         self.frame(Frame { function, file, line, inlined: false });
     }
 
@@ -407,7 +530,12 @@ impl Book {
     }
 
     fn alone(&mut self, name: &str, image: Option<u32>, side: Side, reason: Option<Reason>) {
-        let function = self.function(name, image, side, reason);
+        let name = self.text(name);
+        self.add(Sighting::bare(name, image, side, reason));
+    }
+
+    fn add(&mut self, sighting: Sighting) {
+        let function = self.sightings.intern(sighting);
         self.frame(Frame { function, file: None, line: None, inlined: false });
     }
 

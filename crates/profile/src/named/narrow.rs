@@ -1,8 +1,6 @@
-//! `--focus`, `--ignore` and `--hide`: filters that need names.
+//! `--focus`, `--ignore`, `--hide` and `--show`: filters that need names.
 
-use regex::Regex;
-
-use super::{Profile, ProfileRow, Rows, Stack};
+use super::{NamePattern, Profile, ProfileRow, Rows, Stack};
 use crate::map::Interned;
 use crate::named::names::Names;
 use crate::stacks::hits::{Cell, Moment};
@@ -14,7 +12,7 @@ pub struct Matches {
     pub in_focus: Vec<bool>,
     /// The function matches `--ignore`: samples with it are left out.
     pub ignored: Vec<bool>,
-    /// The function matches `--hide`: its frames are removed.
+    /// The function matches `--hide`, or not `--show`: its frames are removed.
     pub hidden: Vec<bool>,
 }
 
@@ -22,31 +20,32 @@ pub struct Matches {
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
     /// Keeps only samples with a matching function anywhere in the stack.
-    pub focus: Option<Regex>,
+    pub focus: Option<NamePattern>,
     /// Leaves out samples with a matching function anywhere in the stack.
-    pub ignore: Option<Regex>,
+    pub ignore: Option<NamePattern>,
     /// Removes matching frames from their stacks.
-    pub hide: Option<Regex>,
+    pub hide: Option<NamePattern>,
+    /// Removes all other frames from their stacks.
+    pub show: Option<NamePattern>,
 }
 
 impl Patterns {
     /// Matches each distinct function once.
     pub fn matches(&self, names: &Names) -> Matches {
-        let matching = |regex: &Option<Regex>, otherwise: bool| -> Vec<bool> {
-            let functions = names.functions.iter();
-            functions.map(|f| regex.as_ref().map_or(otherwise, |r| r.is_match(&f.name))).collect()
+        let matching = |pattern: &Option<NamePattern>, otherwise: bool| match pattern {
+            Some(pattern) => pattern.of(names),
+            None => vec![otherwise; names.functions.len()],
         };
-        Matches {
-            in_focus: matching(&self.focus, true),
-            ignored: matching(&self.ignore, false),
-            hidden: matching(&self.hide, false),
-        }
+        let mut hidden = matching(&self.hide, false);
+        let shown = matching(&self.show, true);
+        hidden.iter_mut().zip(shown).for_each(|(hidden, shown)| *hidden |= !shown);
+        Matches { in_focus: matching(&self.focus, true), ignored: matching(&self.ignore, false), hidden }
     }
 
     /// Returns true if there are no patterns.
     pub fn are_none(&self) -> bool {
-        let Self { focus, ignore, hide } = self;
-        [focus, ignore, hide].into_iter().all(Option::is_none)
+        let Self { focus, ignore, hide, show } = self;
+        [focus, ignore, hide, show].into_iter().all(Option::is_none)
     }
 
     /// Describes for people what is kept; `None` if everything is.
@@ -54,7 +53,8 @@ impl Patterns {
         let focus = self.focus.as_ref().map(|regex| format!("focus {regex}"));
         let ignore = self.ignore.as_ref().map(|regex| format!("ignore {regex}"));
         let hide = self.hide.as_ref().map(|regex| format!("hide {regex}"));
-        let parts: Vec<String> = focus.into_iter().chain(ignore).chain(hide).collect();
+        let show = self.show.as_ref().map(|regex| format!("show {regex}"));
+        let parts: Vec<String> = focus.into_iter().chain(ignore).chain(hide).chain(show).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -113,18 +113,18 @@ mod tests {
     use super::*;
 
     fn narrowed(focus: Option<&str>, hide: Option<&str>) -> Vec<String> {
-        let regex = |text: Option<&str>| text.map(|t| Regex::new(t).expect("a regex"));
+        let regex = |text: Option<&str>| text.map(|text| NamePattern::new(text, false));
         let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
-        let patterns = Patterns { focus: regex(focus), hide: regex(hide), ignore: None };
+        let patterns = Patterns { focus: regex(focus), hide: regex(hide), ..Patterns::default() };
         fixture::folded(&profile.narrow(&patterns))
     }
 
     #[test]
     fn ignored_functions_take_their_stacks_with_them_and_win_over_the_focus() {
         let ignoring = |ignore: &str, focus: Option<&str>, hide: Option<&str>| {
-            let regex = |text: &str| Regex::new(text).expect("a regex");
+            let regex = |text: &str| NamePattern::new(text, false);
             let ignore = Some(regex(ignore));
-            let patterns = Patterns { focus: focus.map(regex), hide: hide.map(regex), ignore };
+            let patterns = Patterns { focus: focus.map(regex), hide: hide.map(regex), ignore, show: None };
             let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
             fixture::folded(&profile.narrow(&patterns))
         };
@@ -145,13 +145,21 @@ mod tests {
     }
 
     #[test]
+    fn of_shown_functions_only_their_frames_are_left() {
+        let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
+        let show = Some(NamePattern::new("^[ab]$", false));
+        let left = profile.narrow(&Patterns { show, ..Patterns::default() });
+        assert_eq!((fixture::folded(&left), left.emptied), (vec!["a;b 1".into(), "a 4".into()], 2));
+    }
+
+    #[test]
     fn what_is_left_says_how_it_was_taken() {
         let mut profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
         profile.rows[0].taken = Taken { end: WalkEnd::DEPTH, in_kernel: true, ..fixture::TAKEN };
         profile.rows[1].span_ns = (1, 99);
         profile.rows[2].taken.rooted = true;
         profile.rows[2].span_ns = (20, 30);
-        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), ..Patterns::default() };
+        let focus = Patterns { focus: Some(NamePattern::new("^a$", false)), ..Patterns::default() };
         let left = profile.narrow(&focus);
         let samples = |which: fn(Taken) -> bool| left.taken(which).samples;
         assert_eq!([samples(|t| t.in_kernel), samples(|t| t.rooted), samples(Taken::is_walked)], [1, 4, 1]);
@@ -164,7 +172,7 @@ mod tests {
         let moment =
             |time_ns, row| Moment { time_ns, row, hit: row, cpu: 0, lasted_ns: 0, late_ns: 0, weight: 10 };
         profile.moments = vec![moment(5, 1), moment(6, 2), moment(7, 0)];
-        let focus = Patterns { focus: Some(Regex::new("^a$").expect("a regex")), ..Patterns::default() };
+        let focus = Patterns { focus: Some(NamePattern::new("^a$", false)), ..Patterns::default() };
         let left = profile.narrow(&focus);
         let row = |moment: &Moment| left.function(left.stacks[left.rows[moment.row as usize].stack as usize]);
         let seen: Vec<(u64, &str)> = left.moments.iter().map(|it| (it.time_ns, &*row(it).name)).collect();

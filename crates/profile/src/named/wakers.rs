@@ -12,7 +12,7 @@
 //! ```
 
 use super::Stack;
-use super::names::{Frame, Function, Names, Side};
+use super::names::{Frame, Function, Names};
 use super::waits::{RowWait, Waker};
 use crate::map::Map;
 use crate::stacks::waits::WaitGroups;
@@ -126,7 +126,7 @@ impl<'a> Composer<'a> {
 impl Names {
     /// Adds a frame that stands for no code.
     fn marker(&mut self, text: &str) -> u32 {
-        self.functions.push(Function { name: text.into(), image: None, side: Side::User, reason: None });
+        self.functions.push(Function::new(text));
         let function = (self.functions.len() - 1) as u32;
         self.add(Frame { function, file: None, line: None, inlined: false })
     }

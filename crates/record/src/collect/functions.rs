@@ -1,6 +1,7 @@
 //! Finds the functions around offsets of an ELF file, by symbol tables, Go's table and PLT stubs.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use icecore_elf::{Capped, EhFrameHdr, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
 use object::read::ReadRef;
@@ -14,8 +15,15 @@ pub struct Function {
     pub start: u64,
     /// The offset after its last byte; if no table has its size, the offset after the last requested one.
     pub end: u64,
-    /// As the table has it, mangled; for a PLT stub the name of its target and `@plt`.
-    pub name: Vec<u8>,
+    /// Address of its first byte by the headers of the file.
+    pub address: Svma,
+    /// Address of the function of which this is a part.
+    pub whole: Svma,
+    /// As the tables have them, mangled, the best one first; for a PLT stub the name of its target and `@plt`. Empty if only unwind
+    /// tables tell of the function.
+    pub names: Vec<Vec<u8>>,
+    /// The source file of a local function; empty if it is unknown.
+    pub file: Vec<u8>,
 }
 
 /// A requested offset, and its address by the headers of the file.
@@ -30,10 +38,21 @@ pub(super) type Symbols<'d> = Option<Vec<Option<Symbol<'d>>>>;
 
 impl Requested {
     /// Converts the addresses of a function to offsets; `None` if they are invalid.
-    fn function(&self, Symbol { start, len, name }: Symbol<'_>) -> Option<Function> {
-        let start = self.off.0.checked_sub(self.at.0.checked_sub(start.0)?)?;
+    fn function(&self, symbol: Symbol<'_>) -> Option<Function> {
+        let Symbol { start: address, len, name, aliases, file, whole } = symbol;
+        let start = self.off.0.checked_sub(self.at.0.checked_sub(address.0)?)?;
         let end = if len > 0 { start.checked_add(len)? } else { self.off.0 + 1 };
-        Some(Function { start, end, name: name.into_owned() })
+        let names = [name.into_owned()].into_iter().chain(aliases.into_iter().map(<[u8]>::to_vec));
+        let (names, file) = (names.collect(), file.unwrap_or_default().to_vec());
+        Some(Function { start, end, address, whole, names, file })
+    }
+
+    /// Converts the extent of a function without a name.
+    fn nameless(&self, extent: Range<Svma>) -> Option<Function> {
+        let address = extent.start;
+        let start = self.off.0.checked_sub(self.at.0.checked_sub(address.0)?)?;
+        let end = start.checked_add(extent.end.0.checked_sub(address.0)?)?;
+        Some(Function { start, end, address, whole: address, names: Vec::new(), file: Vec::new() })
     }
 }
 
@@ -65,6 +84,13 @@ pub fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     take(&mut requested, &mut found, |at| reaching(around(SymbolTable::Dynamic, at)?, at, start));
     take(&mut requested, &mut found, |at| of_go(file, &layout, at));
     take(&mut requested, &mut found, |at| Some(stubs(file, &layout, at)));
+    // Code without a name is at least one function everywhere.
+    let extent = |requested: &Requested| {
+        let hdr = hdr.get_or_init(|| EhFrameHdr::of_file(capped(file), &layout)).as_ref()?;
+        let extent = hdr.extent(capped(file), &layout, requested.at)?;
+        requested.nameless(extent).filter(|_| layout.is_code(requested.at))
+    };
+    found.extend(requested.iter().filter_map(extent));
     found.sort_unstable();
     // Each offset of a function finds it again. Of those without a size, the longest comes last.
     let mut functions: Vec<Function> = Vec::new();
@@ -85,9 +111,9 @@ fn of_go<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Symbols<'d
 
 /// Finds the PLT stubs around addresses, and names them as objdump does.
 fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option<Symbol<'d>>> {
-    let named = |symbol: Symbol<'d>| Symbol {
-        name: [&symbol.name, plt::SUFFIX.as_bytes()].concat().into(),
-        ..symbol
+    let named = |symbol: Symbol<'d>| {
+        let name = [&symbol.name, plt::SUFFIX.as_bytes()].concat();
+        Symbol::new(symbol.start, symbol.len, name.into())
     };
     plt::around(capped(file), layout, at).into_iter().map(|symbol| symbol.map(named)).collect()
 }
@@ -193,7 +219,24 @@ mod tests {
         let found = functions(&elf[..], None::<&[u8]>, [off, off + 1, 0].into_iter());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].start, off);
-        assert!(String::from_utf8_lossy(&found[0].name).contains("here"), "{found:?}");
+        assert!(String::from_utf8_lossy(&found[0].names[0]).contains("here"), "{found:?}");
+    }
+
+    #[test]
+    fn a_function_without_a_name_has_its_extent() {
+        let source = "
+            .cfi_startproc; .fill 16; .cfi_endproc
+            .fill 16
+            .type part.cold,@function; part.cold: .cfi_startproc; .fill 16; .cfi_endproc; .size part.cold, .-part.cold
+            .globl part; .type part,@function; part: .fill 16; .size part, .-part
+        ";
+        let elf = fixture::assembled(source);
+        let layout = Layout::read(&elf[..]).expect("headers");
+        let off = layout.rest_of_segment(Svma(0x10000)).expect("code").0.0;
+        let found = functions(&elf[..], None::<&[u8]>, [0x0f, 0x10, 0x20].map(|at| off + at).into_iter());
+        let told: Vec<_> =
+            found.iter().map(|it| (it.start - off, it.end - off, it.whole.0, it.names.len())).collect();
+        assert_eq!(told, [(0, 16, 0x10000, 0), (0x20, 0x30, 0x10030, 1)]);
     }
 
     #[test]

@@ -184,7 +184,15 @@ impl Collector {
             let rule = |Rule { at, start, bias, bytes }| UnwindRule { image, at, start, bias, bytes };
             found.rules.extend(rules.into_iter().map(rule));
             found.images += u64::from(!functions.is_empty());
-            let symbol = |Function { start, end, name }| Symbol { image, start, end, name };
+            let symbol = |Function { start, end, address, whole, names, file }| Symbol {
+                image,
+                start,
+                end,
+                address: address.0,
+                whole: whole.0,
+                names,
+                file,
+            };
             found.symbols.extend(functions.into_iter().map(symbol));
         }
         found

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use regex::Regex;
 
 use super::Lookup;
-use icecore_profile::named::Patterns;
+use icecore_profile::named::{NamePattern, Patterns};
 use icecore_profile::recording::events::EventChoice;
 use icecore_profile::recording::filter::{Cpus, Filter, Moment, Sides};
 use icecore_text::path::word;
@@ -39,16 +38,19 @@ pub struct Select {
     /// Only kernel frames; samples without any are dropped
     #[arg(long)]
     pub kernel: bool,
-    /// Only samples with a function anywhere in the stack that matches
-    #[arg(long, value_name = "REGEX")]
-    pub focus: Option<Regex>,
+    /// Only samples with a function anywhere in the stack that has this name, or that matches
+    #[arg(long, value_name = "NAME|REGEX")]
+    pub focus: Option<NamePattern>,
     /// Skip samples with a function anywhere in the stack that matches: '^(epoll_wait|worker_loop)$' skips idle threads
-    #[arg(long, value_name = "REGEX")]
-    pub ignore: Option<Regex>,
+    #[arg(long, value_name = "NAME|REGEX")]
+    pub ignore: Option<NamePattern>,
     /// Remove matching functions from the stacks
-    #[arg(long, value_name = "REGEX")]
-    pub hide: Option<Regex>,
-    /// Ignore case in --focus, --ignore and --hide
+    #[arg(long, value_name = "NAME|REGEX")]
+    pub hide: Option<NamePattern>,
+    /// Remove all other functions from the stacks
+    #[arg(long, value_name = "NAME|REGEX")]
+    pub show: Option<NamePattern>,
+    /// Ignore case in --focus, --ignore, --hide and --show
     #[arg(short, long)]
     pub ignore_case: bool,
 }
@@ -134,7 +136,8 @@ impl Select {
         let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect();
         let each =
             |name: &'static str, all: &[String]| all.iter().map(move |one| (name, one.clone())).collect();
-        let pattern = |name: &'static str, one: &Option<Regex>| one.as_ref().map(|it| (name, it.to_string()));
+        let pattern =
+            |name: &'static str, one: &Option<NamePattern>| one.as_ref().map(|it| (name, it.to_string()));
         let which = &self.which;
         let lists: [Vec<(&str, String)>; 3] =
             [each("comm", &which.comm), each("cgroup", &which.cgroup), each("host", &which.host)];
@@ -146,7 +149,8 @@ impl Select {
             .chain(list("cpu", which.cpu.iter().map(Cpus::to_string).collect()))
             .chain(pattern("focus", &self.focus))
             .chain(pattern("ignore", &self.ignore))
-            .chain(pattern("hide", &self.hide));
+            .chain(pattern("hide", &self.hide))
+            .chain(pattern("show", &self.show));
         let ignores_case = self.ignore_case && self.has_patterns();
         let flags = [(ignores_case, " --ignore-case"), (self.user, " --user"), (self.kernel, " --kernel")];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
@@ -154,15 +158,13 @@ impl Select {
     }
 
     /// Returns the filters that need names.
-    ///
-    /// # Errors
-    /// If a pattern becomes too large by `--ignore-case`.
-    pub fn patterns(&self) -> Result<Patterns, regex::Error> {
-        let cased = |pattern: &Option<Regex>| match pattern {
-            Some(pattern) if self.ignore_case => Regex::new(&format!("(?i){pattern}")).map(Some),
-            pattern => Ok(pattern.clone()),
+    pub fn patterns(&self) -> Patterns {
+        let cased = |pattern: &Option<NamePattern>| match pattern {
+            Some(pattern) if self.ignore_case => Some(pattern.ignoring_case()),
+            pattern => pattern.clone(),
         };
-        Ok(Patterns { focus: cased(&self.focus)?, ignore: cased(&self.ignore)?, hide: cased(&self.hide)? })
+        let Self { focus, ignore, hide, show, .. } = self;
+        Patterns { focus: cased(focus), ignore: cased(ignore), hide: cased(hide), show: cased(show) }
     }
 
     /// Returns true if nothing was typed.
@@ -177,6 +179,6 @@ impl Select {
 
     /// Returns true if there are filters that need names.
     pub fn has_patterns(&self) -> bool {
-        [&self.focus, &self.ignore, &self.hide].into_iter().any(Option::is_some)
+        [&self.focus, &self.ignore, &self.hide, &self.show].into_iter().any(Option::is_some)
     }
 }

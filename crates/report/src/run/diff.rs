@@ -190,7 +190,7 @@ fn load<'a>(
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    Ok(Loaded::new(&piece.path, recording, filter, options.select.patterns()?, search, apart))
+    Ok(Loaded::new(&piece.path, recording, filter, options.select.patterns(), search, apart))
 }
 
 fn name<'a>(

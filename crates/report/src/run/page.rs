@@ -66,7 +66,7 @@ pub(super) fn with_page<T>(
     for (part, recording) in parts.iter().zip(&recordings) {
         input::check_events(part.path, recording, &part.filter)?;
     }
-    let patterns = select.patterns()?;
+    let patterns = select.patterns();
     let load = |everything: bool, apart: Apart| -> Vec<Loaded<'_>> {
         let loaded = parts.iter().zip(&recordings).map(|(part, recording)| {
             let mut filter = part.filter.clone();

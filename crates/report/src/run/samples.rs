@@ -35,7 +35,7 @@ pub(super) fn show<V: View + Args>(
         filter.events = wanted;
         input::check_waits(file, &recording, &filter.events)?;
     }
-    let loaded = Loaded::new(file, &recording, filter, select.patterns()?, &search, apart);
+    let loaded = Loaded::new(file, &recording, filter, select.patterns(), &search, apart);
     let watch = watch(streams.progress && !global.quiet);
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), &*watch);
     let report = Report { located: Some(&located), ..loaded.report(&located, names) };

@@ -81,7 +81,7 @@ fn recorded(
         slices: Some(Slicing::Sampled(SLICES as u32)),
         ..Apart::default()
     };
-    let (filter, patterns) = (options.select.filter(), options.select.patterns()?);
+    let (filter, patterns) = (options.select.filter(), options.select.patterns());
     let loaded = Loaded::new(path, &recording, filter, patterns, search, apart);
     let named = loaded.name(search, servers, &Unwatched);
     let report = loaded.report(&named.located, named.names);

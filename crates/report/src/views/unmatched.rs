@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 
 use icecore_format::index::Entry;
 use icecore_text::glob::is_like;
-use regex::Regex;
 
 use icecore_profile::map::Map;
+use icecore_profile::named::NamePattern;
+use icecore_profile::named::names::Names;
 use icecore_profile::named::pipeline::{Loaded, Report};
 use icecore_profile::recording::cgroups::is_below;
 use icecore_profile::recording::events::ChosenEvents;
@@ -119,9 +120,9 @@ impl<'a> All<'a> {
 }
 
 /// Says that no function matches `--focus`, and what would; `None` if one does.
-fn out_of_focus(report: &Report<'_>, located: &Located, focus: &Regex) -> Option<String> {
+fn out_of_focus(report: &Report<'_>, located: &Located, focus: &NamePattern) -> Option<String> {
     let names = &report.profile.names;
-    if names.functions.iter().any(|function| focus.is_match(&function.name)) {
+    if focus.of(names).contains(&true) {
         return None;
     }
     let mut samples: Map<String, u64> = Map::default();
@@ -132,15 +133,24 @@ fn out_of_focus(report: &Report<'_>, located: &Located, focus: &Regex) -> Option
             *samples.entry(names.function(frame).name.to_string()).or_default() += hit.samples;
         }
     }
-    let known = by_samples(samples);
-    let without_case = Regex::new(&format!("(?i){focus}")).ok();
-    let others =
-        without_case.map_or(0, |any| names.functions.iter().filter(|it| any.is_match(&it.name)).count());
-    let so = match others {
-        0 => instead(focus.as_str().trim_matches(['^', '$']), &known),
-        _ => format!(": {} would with --ignore-case", things(others as u64, "function")),
+    let others = focus.ignoring_case().of(names).iter().filter(|is_match| **is_match).count();
+    let so = match (nearest_function(focus, names), others) {
+        (_, 1..) => format!(": {} would with --ignore-case", things(others as u64, "function")),
+        (Some(near), 0) => format!("; did you mean `{near}`?"),
+        (None, 0) => listed(&by_samples(samples)),
     };
-    Some(format!("no function matches --focus `{focus}`{so}"))
+    let is_broken = if focus.is_only_name() { ", which is no regular expression either" } else { "" };
+    Some(format!("no function matches --focus `{focus}`{is_broken}{so}"))
+}
+
+/// Returns the name that is nearest to what was typed as a name.
+pub(crate) fn nearest_function<'n>(typed: &NamePattern, names: &'n Names) -> Option<&'n str> {
+    let typed = typed.text().trim_matches(['^', '$']);
+    // People type names without parameters.
+    let bare = |name: &'n str| name.split_once('(').map_or(name, |(bare, _)| bare);
+    let all = || names.functions.iter().filter(|it| it.reason.is_none()).flat_map(|it| it.names());
+    let found = nearest(typed, all().map(bare)).filter(|near| !near.is_empty() && *near != typed)?;
+    all().find(|name| bare(name) == found)
 }
 
 /// Orders values by their samples, the most frequent first.
@@ -151,14 +161,19 @@ fn by_samples(samples: Map<String, u64>) -> Vec<String> {
     known.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Lists the most frequent values, and asks whether the nearest one was meant.
-fn instead(wanted: &str, known: &[String]) -> String {
+/// Lists the most frequent values.
+fn listed(known: &[String]) -> String {
     let listed = known.iter().take(LISTED).map(|value| cut(value, LONGEST)).collect::<Vec<_>>().join(", ");
-    let there = match known.len().saturating_sub(LISTED) {
-        _ if known.is_empty() => return ": there is none".to_owned(),
+    match known.len().saturating_sub(LISTED) {
+        _ if known.is_empty() => ": there is none".to_owned(),
         0 => format!(": all are of {listed}"),
         more => format!(": most are of {listed}, and {} more", count(more as u64)),
-    };
+    }
+}
+
+/// Lists the most frequent values, and asks whether the nearest one was meant.
+fn instead(wanted: &str, known: &[String]) -> String {
+    let there = listed(known);
     // Of numbers, none is meant for another one.
     let is_number = wanted.chars().all(|c| c.is_ascii_digit() || c == '-');
     match nearest(wanted, known.iter().map(String::as_str)).filter(|_| !is_number) {

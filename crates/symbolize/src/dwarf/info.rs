@@ -22,7 +22,7 @@ pub(super) struct Info<'d> {
     /// Tables of abbreviations that several units share, by offset.
     shared: Map<usize, OnceLock<Option<Arc<Abbreviations>>>>,
     /// Units to which entries of other units refer.
-    referred: Vec<OnceLock<Option<Box<Unit<Slice<'d>>>>>>,
+    referred: Vec<OnceLock<Option<Box<Root<'d>>>>>,
 }
 
 /// A unit, and the attributes of its first entry.
@@ -34,6 +34,37 @@ pub(super) struct Root<'d> {
     pub(super) line_program: Option<DebugLineOffset>,
     /// The file of its other half, if it is split: a name relative to the directory of compilation.
     pub(super) split_name: Option<Slice<'d>>,
+}
+
+impl Root<'_> {
+    /// Returns true if functions lie in namespaces, types or other functions, and their names do not say so.
+    pub(super) fn has_scopes(&self) -> bool {
+        let language = |it: DwLang| is_cpp(it) || matches!(it, dw::DW_LANG_Rust | dw::DW_LANG_D);
+        self.language.is_some_and(language)
+    }
+
+    /// Returns true if a type contains code only inside of functions.
+    pub(super) fn has_plain_types(&self) -> bool {
+        let is_c = |it| {
+            matches!(
+                it,
+                dw::DW_LANG_C | dw::DW_LANG_C89 | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17
+            )
+        };
+        self.language.is_some_and(|language| is_c(language) || is_cpp(language))
+    }
+}
+
+fn is_cpp(language: DwLang) -> bool {
+    matches!(
+        language,
+        dw::DW_LANG_C_plus_plus
+            | dw::DW_LANG_C_plus_plus_03
+            | dw::DW_LANG_C_plus_plus_11
+            | dw::DW_LANG_C_plus_plus_14
+            | dw::DW_LANG_C_plus_plus_17
+            | dw::DW_LANG_C_plus_plus_20
+    )
 }
 
 impl<'d> Info<'d> {
@@ -126,12 +157,12 @@ impl<'d> Info<'d> {
         Ok(Root { unit, tag, language, extent, line_program, split_name })
     }
 
-    /// Returns the unit that contains an entry, and keeps it for the next reference.
-    pub(super) fn unit_around(&self, off: DebugInfoOffset) -> Option<&Unit<Slice<'d>>> {
+    /// Returns the unit that contains an entry, with its number, and keeps it for the next reference.
+    pub(super) fn unit_around(&self, off: DebugInfoOffset) -> Option<(usize, &Root<'d>)> {
         let begins = |header: &UnitHeader<_>| header.debug_info_offset().is_some_and(|begin| begin <= off);
         let index = self.headers.partition_point(begins).checked_sub(1)?;
-        let unit = self.referred[index].get_or_init(|| self.root(index).ok().map(|root| Box::new(root.unit)));
-        unit.as_deref()
+        let root = self.referred[index].get_or_init(|| self.root(index).ok().map(Box::new));
+        Some((index, root.as_deref()?))
     }
 
     fn abbreviations(&self, off: DebugAbbrevOffset) -> Result<Arc<Abbreviations>, Broken> {

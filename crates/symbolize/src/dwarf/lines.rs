@@ -106,26 +106,32 @@ impl<'j, 'd> SourceFiles<'j, 'd> {
         if let Some(path) = self.paths.get(&file) {
             return Ok(path.clone());
         }
-        let path = self.read(file).filter(|path| !path.is_empty());
+        let path = source_path(self.dwarf, self.unit, self.lines, file).filter(|path| !path.is_empty());
         guard.spend(path.as_deref().map_or(0, <[u8]>::len))?;
         let path = path.map(|path| strings.path(&path));
         self.paths.insert(file, path.clone());
         Ok(path)
     }
+}
 
-    fn read(&self, file: u64) -> Option<Vec<u8>> {
-        let header = self.lines?.program.header();
-        let file = header.file(file)?;
-        let mut path = self.unit.comp_dir.map(|dir| dir.slice().to_vec()).unwrap_or_default();
-        // Directory 0 is the directory of compilation, which is an attribute of the unit.
-        if file.directory_index() != 0
-            && let Some(directory) = file.directory(header)
-        {
-            push(&mut path, self.dwarf.attr_string(self.unit, directory).ok()?.slice());
-        }
-        push(&mut path, self.dwarf.attr_string(self.unit, file.path_name()).ok()?.slice());
-        Some(path)
+/// Returns the path of a file of a line program, as the compiler wrote it; a relative one follows the directory of compilation.
+pub(super) fn source_path<'d>(
+    dwarf: &Dwarf<'d>,
+    unit: &Unit<Slice<'d>>,
+    lines: Option<&Lines<'d>>,
+    file: u64,
+) -> Option<Vec<u8>> {
+    let header = lines?.program.header();
+    let file = header.file(file)?;
+    let mut path = unit.comp_dir.map(|dir| dir.slice().to_vec()).unwrap_or_default();
+    // Directory 0 is the directory of compilation, which is an attribute of the unit.
+    if file.directory_index() != 0
+        && let Some(directory) = file.directory(header)
+    {
+        push(&mut path, dwarf.attr_string(unit, directory).ok()?.slice());
     }
+    push(&mut path, dwarf.attr_string(unit, file.path_name()).ok()?.slice());
+    Some(path)
 }
 
 /// Appends a path; an absolute one replaces what was there.

@@ -12,7 +12,8 @@
 //! | `asked`, `sweep` | which units may know which address |
 //! | `context` | what the units of an image share |
 //! | `unit` | everything about the addresses of one unit; keeps only the answers |
-//! | `scopes`, `lines`, `origin` | functions and inlined calls, source lines, names |
+//! | `scopes`, `lines` | functions and inlined calls, source lines |
+//! | `origin`, `parents` | which function an entry describes: its name, its declaration, the scopes around it |
 //! | `checksums` | MD5 of source files |
 //! | `split` | the other half of a unit, in a `.dwo` or `.dwp` file |
 //!
@@ -25,6 +26,7 @@ mod extent;
 mod info;
 mod lines;
 mod origin;
+mod parents;
 mod requested;
 mod scopes;
 mod sources;

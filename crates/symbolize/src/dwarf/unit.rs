@@ -1,13 +1,9 @@
 //! Reads everything about the requested addresses of one unit, and keeps only the answers.
 
-use std::sync::Arc;
-
-use gimli::{DwLang, constants as dw};
-
 use super::context::Context;
 use super::info::{Info, Root};
 use super::lines::{Lines, SourceFiles, SourceLine};
-use super::origin::Origins;
+use super::origin::{Described, Origins};
 use super::requested::Requested;
 use super::scopes::{Scope, Scopes};
 use super::sweep::Claim;
@@ -87,8 +83,9 @@ impl Writer<'_, '_, '_> {
     ) -> Result<UnitAnswers, Broken> {
         let (unit, guard) = (&root.unit, self.context.guard);
         guard.spend(unit.header.unit_length())?;
-        let scopes = Scopes::read(&info.dwarf, unit, has_plain_types(root.language), asked, guard);
-        let mut origins = Origins::new(info, unit, supplement);
+        let scopes = Scopes::read(&info.dwarf, unit, root.has_plain_types(), asked, guard);
+        let number = self.claim.unit as u32;
+        let mut origins = Origins::new(info, root, number, supplement, self.context.strings, guard);
         let mut answers = Vec::with_capacity(self.claim.asked.len());
         for (position, &asked) in self.claim.asked.iter().enumerate() {
             let row = self.rows[position];
@@ -108,7 +105,7 @@ impl Writer<'_, '_, '_> {
         row: Option<SourceLine>,
         origins: &mut Origins<'_, '_>,
     ) -> Result<Option<Vec<Function>>, Broken> {
-        let (strings, guard) = (self.context.strings, self.context.guard);
+        let guard = self.context.guard;
         let mut functions = Vec::new();
         let mut place = row;
         let mut next = innermost;
@@ -116,10 +113,10 @@ impl Writer<'_, '_, '_> {
             let Scope { entry, caller, call_file, call_line, .. } = scopes.all[scope as usize];
             // The size of the answers must not exceed what the file and the addresses justify.
             guard.spend(8)?;
-            let name = origins.name(entry, strings, guard)?;
+            let described = origins.function(entry, &mut self.files)?;
             // An inlined call without a name is skipped; a function without one may have a name in the symbol table.
-            if name.is_some() || caller.is_none() {
-                functions.push(self.function(name, place)?);
+            if described.name.is_some() || caller.is_none() {
+                functions.push(self.function(Some(described), place)?);
             }
             place = Some(SourceLine { file: call_file, line: call_line });
             next = caller;
@@ -130,33 +127,18 @@ impl Writer<'_, '_, '_> {
         Ok((!functions.is_empty()).then_some(functions))
     }
 
-    fn function(&mut self, name: Option<Arc<str>>, place: Option<SourceLine>) -> Result<Function, Broken> {
+    fn function(
+        &mut self,
+        described: Option<Described>,
+        place: Option<SourceLine>,
+    ) -> Result<Function, Broken> {
         let (strings, guard) = (self.context.strings, self.context.guard);
         let file = match place {
             Some(row) => self.files.path(row.file, strings, guard)?,
             None => None,
         };
         let line = place.map(|row| row.line).filter(|line| *line > 0);
-        Ok(Function { name: name.unwrap_or_default(), file, line })
+        let (name, origin) = described.map(|it| (it.name, it.origin)).unwrap_or_default();
+        Ok(Function { name: name.unwrap_or_default(), origin, file, line })
     }
-}
-
-/// Returns true if a type contains code only inside of functions.
-fn has_plain_types(language: Option<DwLang>) -> bool {
-    language.is_some_and(|language| {
-        matches!(
-            language,
-            dw::DW_LANG_C
-                | dw::DW_LANG_C89
-                | dw::DW_LANG_C99
-                | dw::DW_LANG_C11
-                | dw::DW_LANG_C17
-                | dw::DW_LANG_C_plus_plus
-                | dw::DW_LANG_C_plus_plus_03
-                | dw::DW_LANG_C_plus_plus_11
-                | dw::DW_LANG_C_plus_plus_14
-                | dw::DW_LANG_C_plus_plus_17
-                | dw::DW_LANG_C_plus_plus_20
-        )
-    })
 }

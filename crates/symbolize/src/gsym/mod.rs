@@ -113,6 +113,7 @@ impl GsymAnswer {
             text_len += name.len() + path.as_ref().map_or(0, |path| path.as_os_str().len());
             Function {
                 name: strings.name(name.as_bytes()),
+                origin: Default::default(),
                 file: path.map(|path| strings.path(path.as_os_str().as_bytes())),
                 line: code.and_then(|code| code.line).filter(|line| *line > 0),
             }

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedPlace, Omission, Piece, SamplesV1,
-    SourceFile, SourceProof,
+    ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission,
+    Piece, SamplesV1, SourceFile, SourceProof,
 };
 use icecore_profile::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
@@ -81,9 +81,15 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
         story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, lines });
         let place = NamedPlace { image: 0, file_off: 0x10, address: 0x2010, start: 0, frames: 0..2 };
-        let frames = [(0, 3), (1, 9)].map(|(name, line)| NamedFrame { name, file: Some(2), line });
+        let functions = [0, 1].map(|name| NamedFunction { name, ..NamedFunction::default() });
+        let frames = [(0, 3), (1, 9)].map(|(function, line)| NamedFrame { function, file: Some(2), line });
         let texts = ["inner", "outer", "/a.c"].map(|text| text.as_bytes().into());
-        story.names = NameTable { places: vec![place], frames: frames.into(), texts: texts.into() };
+        story.names = NameTable {
+            places: vec![place],
+            frames: frames.into(),
+            functions: functions.into(),
+            texts: texts.into(),
+        };
         let proof = SourceProof::MD5;
         story.sources.files.push(SourceFile { image: 0, path: 0, text: 1, proof, modified_unix_ns: 7 });
         story.sources.texts = ["/a.c", "int a;\n"].map(|text| text.as_bytes().into()).into();

@@ -10,9 +10,9 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Counter, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1, EmbedMode, ImagePartsV1,
     JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
-    NamedFrame, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile,
-    SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait,
-    WaitFlags, WaitState, WaitsV1, WokenBy,
+    NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1,
+    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
+    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -152,21 +152,33 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     samples.len()
 }
 
-/// Returns the symbols of a file: image id, start, end, name.
+/// Returns the symbols of a file: image id, start, end, address, address of the whole function, names, source file.
 fn symbols(path: &Path) -> Value {
     rows::<SymbolsV1>(path, |view| {
-        let row =
-            |row: Symbol<&[u8]>| json!([row.image, row.start, row.end, String::from_utf8_lossy(row.name)]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let row = |row: Symbol<&[u8]>| {
+            let names: Vec<String> = row.names.iter().map(|name| text(name)).collect();
+            json!([row.image, row.start, row.end, row.address, row.whole, names, text(row.file)])
+        };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
 }
 
-/// Returns the named places of a file: image id, offset, address, start, frames of name, file and line.
+/// Returns the named places of a file: image id, offset, address, start, frames of function, file and line.
 fn names(path: &Path) -> Value {
     rows::<NamesV1>(path, |view| {
         let table = view.table().ok()?;
         let text = |position: u32| String::from_utf8_lossy(table.texts[position as usize]);
-        let frame = |frame: &NamedFrame| json!([text(frame.name), frame.file.map(text), frame.line]);
+        let function = |it: &NamedFunction| {
+            let aliases: Vec<_> = it.aliases.iter().copied().map(text).collect();
+            let (symbol, declared, file) =
+                (it.symbol.map(text), it.declared_file.map(text), it.file.map(text));
+            json!([text(it.name), symbol, declared, it.declared_line, it.entry, it.start, file, aliases])
+        };
+        let frame = |frame: &NamedFrame| {
+            let function = function(&table.functions[frame.function as usize]);
+            json!([function, frame.file.map(text), frame.line])
+        };
         let row = |place: &NamedPlace| {
             let frames: Vec<Value> = table.frames[place.frames.clone()].iter().map(frame).collect();
             json!([place.image, place.file_off, place.address, place.start, frames])
@@ -336,11 +348,15 @@ fn mixed() -> Builder {
     b.basis = Basis { unit_ns: 1_000, period_ns: PERIOD_NS, newest_stack: 20, ..Basis::default() };
     b.block_len = 77;
     b.symbols = (0..9)
-        .map(|n| Symbol {
-            image: 5 - n % 2,
-            start: 0x9000 - 0x100 * u64::from(n),
-            end: 0x9050,
-            name: vec![b'a'; n as usize],
+        .map(|n| {
+            let start = 0x9000 - 0x100 * u64::from(n);
+            Symbol {
+                address: 0x40_0000 + start * u64::from(n % 3),
+                whole: 0x40_0000 + start * u64::from(n % 2),
+                names: (0..n % 4).map(|name| vec![b'a'; (n + name) as usize]).collect(),
+                file: vec![b'c'; n as usize % 3],
+                ..Symbol::new(5 - n % 2, start..0x9050, "")
+            }
         })
         .collect();
     for image in [3, 70_000] {
@@ -402,11 +418,24 @@ fn mixed() -> Builder {
         // None, one, two, none, …
         frames: n / 3 * 3 + [0, 0, 1][n % 3]..n / 3 * 3 + [0, 1, 3][n % 3],
     };
-    let frame =
-        |n: u32| NamedFrame { name: n % 5, file: Some(n % 3).filter(|_| !n.is_multiple_of(4)), line: n * 70 };
+    let frame = |n: u32| {
+        let file = Some(n % 3).filter(|_| !n.is_multiple_of(4));
+        NamedFrame { function: n % 5, file, line: n * 70 }
+    };
+    let function = |n: u32| NamedFunction {
+        name: n,
+        symbol: Some(n).filter(|n| n % 2 == 0),
+        declared_file: Some(4 - n).filter(|n| *n > 1),
+        declared_line: n * 1000,
+        entry: Some((n, u64::from(n) << 33)).filter(|(n, _)| *n != 1),
+        start: u64::from(n) * 0x1000,
+        file: Some(n / 2).filter(|n| *n != 1),
+        aliases: (0..n).collect(),
+    };
     b.names = NameTable {
         places: (0..9).map(place).collect(),
         frames: (0..9).map(frame).collect(),
+        functions: (0..5).map(function).collect(),
         texts: (0..5).map(|n| vec![b'f'; n].into()).collect(),
     };
     // Process 100 forks 200 twice; a thread of 100, and one of 400, are elsewhere for a while.

@@ -54,7 +54,7 @@ impl Service<'_> {
         let names = ["main"].into_iter().chain(self.functions.iter().map(|(name, _)| *name));
         for (position, name) in (0u64..).zip(names) {
             let start = 0x1000 + position * 0x100;
-            b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.as_bytes().to_vec() });
+            b.symbols.push(Symbol::new(image, start..start + 0x100, name.as_bytes()));
         }
         self.goes_on(&mut b, 0);
         b

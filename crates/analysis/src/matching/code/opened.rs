@@ -166,7 +166,7 @@ fn functions(file: &ElfFile, table: SymbolTable) -> Vec<Function> {
     let Some(map) = file.map() else { return Vec::new() };
     let mut symbols = table.functions(&*map);
     symbols.sort_by(|a, b| (a.start, a.len, &a.name).cmp(&(b.start, b.len, &b.name)));
-    let function = |Symbol { start, len, name }: Symbol<'_>| {
+    let function = |Symbol { start, len, name, .. }: Symbol<'_>| {
         let (place, name) = (start.0..start.0.checked_add(len)?, readable(&name));
         Some(Function { place, key: function(&name).into_owned(), name })
     };

@@ -4,7 +4,7 @@ use super::*;
 
 fn item(text: &'static str) -> Item<'static> {
     let (name, image) = text.split_once(" in ").unwrap_or((text, "/bin/app"));
-    Item { name, image: Some(image), build_id: b"", file: None }
+    Item { name, image: Some(image), build_id: b"", file: None, twin: None }
 }
 
 /// Groups as text, with the names of their items: `a+b = c`.
@@ -180,6 +180,7 @@ fn side() -> impl Strategy<Value = Vec<Item<'static>>> {
         image,
         build_id: [&b""[..], b"1", b"2"][build],
         file: [None, Some("/s/a.c"), Some("b.c")][file],
+        twin: None,
     });
     prop::collection::vec(item, 0..12)
 }

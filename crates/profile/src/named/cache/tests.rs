@@ -7,8 +7,11 @@ use icecore_symbolize::{Function, Reason};
 const ID: &[u8] = &[0xab; 20];
 
 fn answers(offsets: impl Iterator<Item = u64>) -> Vec<(FileOff, Answer)> {
-    let function =
-        |n: u64| Function { name: format!("f{n}").into(), file: Some("/src/a.c".into()), line: Some(7) };
+    let function = |n: u64| Function {
+        file: Some("/src/a.c".into()),
+        line: Some(7),
+        ..Function::new(format!("f{n}").into())
+    };
     let answer = |n: u64| match n % 3 {
         0 => Answer::Unnamed { reason: Reason::NoSymbol, start: Some(Svma(1)), at: Some(Svma(n + 2)) },
         _ => Answer::Named(vec![function(n), function(n / 9)]),

@@ -44,7 +44,8 @@ pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u3
     for rule in &tables.unwind_rules {
         rules.entry(locator.image(rule.image).unwrap_or(u32::MAX)).or_default().push(rule);
     }
-    let named = tables.symbols.iter().filter(|symbol| NAMES.iter().any(|name| symbol.name.starts_with(name)));
+    let is_one = |name: &Vec<u8>| NAMES.iter().any(|begin| name.starts_with(begin));
+    let named = tables.symbols.iter().filter(|symbol| symbol.names.iter().any(is_one));
     let mut named: Vec<(u32, u64)> =
         named.filter_map(|symbol| Some((locator.image(symbol.image)?, symbol.start))).collect();
     named.sort_unstable();

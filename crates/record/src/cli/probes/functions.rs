@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use icecore_elf::{
-    Capped, FileOff, Layout, Symbol, SymbolTable, go, readable, unversioned, without_parameters,
+    Capped, FileOff, Layout, Symbol, SymbolTable, go, part_of, readable, unversioned, without_parameters,
 };
 use icecore_text::glob::{is_like, is_pattern};
 use icecore_text::quantity::count;
@@ -62,6 +62,8 @@ impl<'d> ReadRef<'d> for Read<'d> {
 struct Functions<'d> {
     layout: &'d Layout,
     all: Vec<Symbol<'d>>,
+    /// Functions and labels without a size.
+    labels: Vec<Symbol<'d>>,
     /// Functions that choose at run time which function stands for them.
     resolvers: Vec<Symbol<'d>>,
     is_stripped: bool,
@@ -84,8 +86,11 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
     let is_stripped = all.is_empty();
     all.extend(SymbolTable::Dynamic.functions(read));
     all.retain(|function| layout.is_code(function.start));
+    let mut labels: Vec<Symbol<'_>> =
+        SymbolTable::ALL.into_iter().flat_map(|table| table.labels(read)).collect();
+    labels.retain(|label| layout.is_code(label.start));
     let resolvers = SymbolTable::ALL.into_iter().flat_map(|table| table.resolvers(read)).collect();
-    look(&Functions { layout: &layout, all, resolvers, is_stripped, is_go: go.is_some() })
+    look(&Functions { layout: &layout, all, labels, resolvers, is_stripped, is_go: go.is_some() })
 }
 
 /// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes after their
@@ -154,7 +159,7 @@ fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)>
         if taken.is_empty() {
             bail!("{}", functions.missing(path, name));
         }
-        if let Some(short) = taken.iter().find(|function| function.len <= off) {
+        if let Some(short) = taken.iter().find(|function| (1..=off).contains(&function.len)) {
             bail!("`+{off}` lies after the function, which has {} bytes: give less", short.len);
         }
         let are_entries = off == 0 && taken.iter().all(|function| functions.is_called(function));
@@ -187,7 +192,8 @@ pub(super) fn at(path: &Path, off: u64) -> anyhow::Result<Place> {
 }
 
 impl<'d> Functions<'d> {
-    /// Finds functions by name; if none has just this name, by it as a pattern. Names have `*` in C++ and Go.
+    /// Finds functions by name; if none has just this name, labels without a size; if there are none either, functions by the name as a
+    /// pattern. Names have `*` in C++ and Go.
     fn named(&self, name: &str) -> Vec<&Symbol<'d>> {
         let (mut exact, mut like) = (Vec::new(), Vec::new());
         for function in &self.all {
@@ -200,6 +206,11 @@ impl<'d> Functions<'d> {
             {
                 like.push(function);
             }
+        }
+        if exact.is_empty() {
+            exact.extend(
+                self.labels.iter().filter(|label| names(label).iter().flatten().any(|known| known == name)),
+            );
         }
         if exact.is_empty() { like } else { exact }
     }
@@ -230,11 +241,19 @@ impl<'d> Functions<'d> {
     }
 }
 
-/// Returns the names of a function: of the symbol, readable, and that without parameters.
-fn names(function: &Symbol<'_>) -> [Option<String>; 3] {
-    let without = without_parameters(&function.name);
+/// Returns the names of a function: of the symbol, with its version, readable, and that without parameters. The part of a function that
+/// the compiler split off only has the name of its own symbol.
+fn names(function: &Symbol<'_>) -> [Option<String>; 4] {
+    let name = unversioned(&function.name);
+    let versioned =
+        (name.len() < function.name.len()).then(|| String::from_utf8_lossy(&function.name).into_owned());
+    let is_split = part_of(name).is_some_and(|whole| {
+        let marks = &name[whole.len()..];
+        marks.windows(5).any(|mark| mark == b".cold" || mark == b".part")
+    });
+    let without = without_parameters(&function.name).filter(|_| !is_split);
     let readable = without.is_some().then(|| readable(&function.name));
-    [Some(String::from_utf8_lossy(unversioned(&function.name)).into_owned()), readable, without]
+    [Some(String::from_utf8_lossy(name).into_owned()), versioned, readable, without]
 }
 
 #[cfg(test)]
@@ -252,7 +271,10 @@ mod tests {
         .type _ZN2ns1gEPc,@function; _ZN2ns1gEPc: .fill 16; .size _ZN2ns1gEPc, .-_ZN2ns1gEPc
         .type \"main.(*T).M\",@function; \"main.(*T).M\": .fill 16; .size \"main.(*T).M\", .-\"main.(*T).M\"
         .type data,@object; data: .fill 16; .size data, .-data
-        .type chosen,@gnu_indirect_function; chosen: .fill 16; .size chosen, .-chosen";
+        .type chosen,@gnu_indirect_function; chosen: .fill 16; .size chosen, .-chosen
+        .type _ZN2ns1gEPc.cold,@function; _ZN2ns1gEPc.cold: .fill 16; .size _ZN2ns1gEPc.cold, .-_ZN2ns1gEPc.cold
+        .type typed,@function; typed: .fill 16
+        bare: .fill 16";
 
     const SOURCE_OF_G: &str = ".globl _start; _start: .fill 16; .type g,@function; g: .fill 16; .size g, .-g";
 
@@ -299,6 +321,9 @@ mod tests {
             ("alias", (vec![0x10], true)),
             ("_start", (vec![0], false)),
             ("f.cold", (vec![0x20], false)),
+            ("_ZN2ns1gEPc.cold", (vec![0x70], false)),
+            ("typed", (vec![0x80], true)),
+            ("bare", (vec![0x90], true)),
             ("_ZN2ns1gEPc", (vec![0x30], true)),
             ("ns::g", (vec![0x30], true)),
             ("ns::g(char*)", (vec![0x30], true)),

@@ -1,14 +1,14 @@
 //! Finds the function that the user means.
 
-use regex::Regex;
 use serde::Serialize;
 
 use super::Args;
+use crate::views::unmatched::nearest_function;
 use crate::views::{Error, Result};
 use icecore_listing::rows::Weights;
-use icecore_profile::named::names::{Side, short};
+use icecore_profile::named::names::{Names, Side, short};
 use icecore_profile::named::pipeline::Report;
-use icecore_profile::named::{Sum, groups, sums};
+use icecore_profile::named::{NamePattern, Sum, groups, sums};
 
 /// A function that matches.
 #[derive(Debug, Clone, Serialize)]
@@ -45,13 +45,12 @@ pub(super) fn matches(report: &Report<'_>, options: &Args) -> Result<Vec<(u32, M
     };
     let has_samples = |at: &usize| inner[*at].total.samples > 0 || outer[*at].total.samples > 0;
     let candidates = || (0..names.functions.len()).filter(has_samples).filter(is_of_image);
-    let mut found: Vec<usize> = candidates().filter(|at| *names.functions[*at].name == **wanted).collect();
+    let pattern = NamePattern::new(wanted, false);
+    let hit: Vec<usize> = candidates().collect();
+    let is_meant = pattern.among(hit.iter().map(|at| &names.functions[*at]));
+    let found: Vec<usize> = hit.into_iter().zip(is_meant).filter_map(|(at, is)| is.then_some(at)).collect();
     if found.is_empty() {
-        let pattern = Regex::new(wanted).map_err(|_| nothing(options, wanted))?;
-        found = candidates().filter(|at| pattern.is_match(&names.functions[*at].name)).collect();
-    }
-    if found.is_empty() {
-        return Err(nothing(options, wanted));
+        return Err(nothing(options, &pattern, names));
     }
     let whole = profile.whole();
     let row = |at: usize| {
@@ -79,8 +78,9 @@ pub(super) fn matches(report: &Report<'_>, options: &Args) -> Result<Vec<(u32, M
     Ok(rows)
 }
 
-fn nothing(options: &Args, wanted: &str) -> Error {
+fn nothing(options: &Args, wanted: &NamePattern, names: &Names) -> Error {
     let of_image = options.image.as_ref().map(|image| format!(" in the image `{image}`")).unwrap_or_default();
-    let why = format!("no function with samples is named or matches `{wanted}`{of_image}: `top` lists them");
-    Error::Refused(why)
+    let near = nearest_function(wanted, names);
+    let so = near.map_or_else(|| ": `top` lists them".to_owned(), |near| format!("; did you mean `{near}`?"));
+    Error::Refused(format!("no function with samples is named or matches `{wanted}`{of_image}{so}"))
 }

@@ -5,8 +5,6 @@ mod search;
 mod time;
 mod trees;
 
-use regex::Regex;
-
 use super::Facts;
 use super::items::{self, Branch, Item};
 use super::keys::{Action, Mode};
@@ -17,6 +15,7 @@ use icecore_analysis::explore::filters::{Filters, Verb};
 use icecore_analysis::explore::found::Found;
 use icecore_analysis::explore::lanes::Lanes;
 use icecore_analysis::explore::selected::Selected;
+use icecore_profile::named::NamePattern;
 use trees::Trees;
 
 /// What an action asks of the terminal.
@@ -63,7 +62,7 @@ pub(super) struct App<'a> {
     lanes: Option<(u32, Lanes)>,
     pub(super) found: Option<Found>,
     /// The names that match in panes that show no functions.
-    pub(super) pattern: Option<Regex>,
+    pub(super) pattern: Option<NamePattern>,
     /// The pattern that is typed.
     pub(super) typed: Option<String>,
     pub(super) popup: Option<(Popup, usize)>,

@@ -1,11 +1,10 @@
 //! The search: a pattern is typed, its functions are found, and the cursor goes from match to match.
 
-use regex::Regex;
-
 use super::{App, Item};
 use crate::views::tui::items;
 use crate::views::tui::keys::Action;
 use icecore_analysis::explore::filters::Matching;
+use icecore_profile::named::NamePattern;
 
 impl App<'_> {
     /// Changes the pattern that is typed, searches it, or forgets it.
@@ -30,17 +29,14 @@ impl App<'_> {
         if pattern.is_empty() {
             return;
         }
-        let regex = match Regex::new(pattern) {
-            Ok(regex) => regex,
-            Err(error) => {
-                let cause = error.to_string();
-                let cause = cause.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                return self.say(format!("cannot search `{pattern}`: {cause}"));
-            }
-        };
-        let functions = self.explorer.profile.names.functions.iter();
-        let is_in = functions.map(|function| regex.is_match(&function.name)).collect();
-        let matching = Matching { pattern: pattern.into(), is_in };
+        let regex = NamePattern::new(pattern, false);
+        let is_in = regex.of(&self.explorer.profile.names);
+        if regex.is_only_name() && !is_in.contains(&true) {
+            return self.say(format!(
+                "cannot search `{pattern}`: no function has this name, and it is no regular expression"
+            ));
+        }
+        let matching = Matching { pattern: pattern.into(), is_in: is_in.into() };
         self.found = Some(self.explorer.find(&self.selected, matching));
         self.pattern = Some(regex);
         if !self.item().is_some_and(|item| self.is_hit(&item)) {
@@ -51,7 +47,7 @@ impl App<'_> {
     /// Returns true if the search matches an item.
     pub(in crate::views::tui) fn is_hit(&self, item: &Item) -> bool {
         let Some(found) = &self.found else { return false };
-        let matches = |name: &str| self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(name));
+        let matches = |name: &str| self.pattern.as_ref().is_some_and(|pattern| pattern.fits(name));
         match *item {
             Item::Node(branch, node) => {
                 let node = self.trees.get(branch, self.pane).and_then(|tree| tree.nodes.get(node as usize));
