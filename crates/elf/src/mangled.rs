@@ -1,8 +1,10 @@
 //! Makes names of symbol tables and of DWARF readable.
 
+mod cpp;
+
 use std::fmt::{self, Write};
 
-use cpp_demangle::DemangleOptions;
+use cpp::LeftOut;
 
 use crate::{plt, unversioned};
 
@@ -32,34 +34,42 @@ pub fn is_legacy_rust(raw: &[u8]) -> bool {
 
 /// Makes a name readable; one that is not mangled, or becomes absurdly long, stays as it is.
 pub fn demangled(raw: &str) -> String {
-    written(raw, &DemangleOptions::default()).unwrap_or_else(|| raw.to_owned())
+    written(raw, LeftOut::default()).unwrap_or_else(|| raw.to_owned())
 }
 
 /// Makes the name of a symbol readable, without its parameters and the type that it returns: `f<int>` instead of
 /// `int f<int>(char)`. `None` if it is not mangled.
 pub fn without_parameters(raw: &[u8]) -> Option<String> {
-    let options = DemangleOptions::new().no_params().no_return_type();
-    written(&String::from_utf8_lossy(unversioned(raw)), &options)
+    written(&String::from_utf8_lossy(unversioned(raw)), LeftOut { signature: true })
 }
 
 /// Writes a mangled name; `None` if it is none, or becomes absurdly long.
-fn written(raw: &str, cpp: &DemangleOptions) -> Option<String> {
+fn written(raw: &str, left_out: LeftOut) -> Option<String> {
     if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
         return None;
     }
-    let mut readable = Capped(String::new());
-    let is_readable = match rustc_demangle::try_demangle(raw) {
-        Ok(name) => write!(readable, "{name:#}").is_ok(),
-        Err(_) => cpp_demangle::Symbol::new(raw)
-            .is_ok_and(|symbol| symbol.structured_demangle(&mut readable, cpp).is_ok()),
+    rust(raw).unwrap_or_else(|| cpp::written(&raw[raw.find("_Z")?..], left_out))
+}
+
+/// Writes a name of Rust. `None` if it is none, `Some(None)` if it becomes absurdly long.
+fn rust(raw: &str) -> Option<Option<String>> {
+    let name = rustc_demangle::try_demangle(raw).ok()?;
+    let whole = |name: fmt::Arguments<'_>| {
+        let mut readable = Bounded::default();
+        readable.write_fmt(name).ok().map(|()| readable.0)
     };
-    is_readable.then_some(readable.0)
+    let without_hash = whole(format_args!("{name:#}"));
+    // Only the hash tells Rust's older names from those of C++.
+    let is_rust =
+        raw.trim_start_matches('_').starts_with('R') || without_hash != whole(format_args!("{name}"));
+    is_rust.then_some(without_hash)
 }
 
 /// Text that does not grow without end.
-struct Capped(String);
+#[derive(Debug, Default)]
+struct Bounded(String);
 
-impl Write for Capped {
+impl Write for Bounded {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         if self.0.len() + part.len() > MAX_LEN {
             return Err(fmt::Error);

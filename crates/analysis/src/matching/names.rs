@@ -10,7 +10,7 @@ use super::{image, jit_names, pattern, replaced};
 /// The substitute for a function without a name: image and address.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^(?P<image>[^<>(){}]+)\+0x[0-9a-f]+(?P<stub>@plt)?$"));
-/// Parts and variants of one function, at the end of its name, in the form of the symbol and in that of cpp_demangle.
+/// Parts and variants of one function, at the end of its name, in the form of the symbol and in that of `nm -C`.
 ///
 /// The list excludes `.resume`, `.destroy`, `.cleanup` and `.actor`: these are functions of a coroutine, each with its own work. It
 /// also excludes `.part` and the others without a number: a method of Go may have such a name.

@@ -39,7 +39,7 @@ pub(super) fn unnumbered(key: &str) -> Cow<'_, str> {
     if key.contains("::") { replaced(key, &INLINE, "") } else { key }
 }
 
-/// Writes lambdas of C++ without number and parameters: `{lambda(int)#2}` in the form of cpp_demangle, `'lambda0'(int)` in that of
+/// Writes lambdas of C++ without number and parameters: `{lambda(int)#2}` in the form of `nm -C`, `'lambda0'(int)` in that of
 /// LLVM.
 fn without_lambdas(key: &str, begin: &str, end: &str) -> String {
     let (mut rest, mut left) = (key, String::with_capacity(key.len()));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use icecore_elf::demangled;
 use object::{Object, ObjectSymbol, SymbolKind};
 use tempfile::TempDir;
 
@@ -82,12 +83,4 @@ pub(crate) fn functions(path: &Path) -> BTreeSet<String> {
     let functions =
         elf.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
     functions.map(|symbol| demangled(symbol.name().expect("text"))).collect()
-}
-
-fn demangled(raw: &str) -> String {
-    if let Ok(name) = rustc_demangle::try_demangle(raw) {
-        return format!("{name:#}");
-    }
-    let symbol = raw.starts_with("_Z").then(|| cpp_demangle::Symbol::new(raw).ok()).flatten();
-    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| raw.to_owned())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use gimli::{EndianArcSlice, LittleEndian};
+use icecore_elf::demangled;
 use icecore_symbolize::image::Search;
 use object::{Object, ObjectSection, ObjectSymbol};
 
@@ -28,14 +29,6 @@ struct Tally {
     stub: usize,
     /// The other one takes a symbol that does not cover the address.
     not_covered: usize,
-}
-
-pub(crate) fn demangled(raw: &str) -> String {
-    if let Ok(name) = rustc_demangle::try_demangle(raw) {
-        return format!("{name:#}");
-    }
-    let symbol = raw.starts_with("_Z").then(|| cpp_demangle::Symbol::new(raw).ok()).flatten();
-    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| raw.to_owned())
 }
 
 /// The names of all symbols at each start, and where they end.
@@ -128,11 +121,11 @@ fn addr2line(path: &Path, at: &[u64]) -> Vec<Vec<Frame>> {
 
 /// blazesym.
 fn blazesym(path: &Path, at: &[u64]) -> Vec<Vec<Frame>> {
-    let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
+    let symbolizer = Symbolizer::builder().enable_auto_reload(false).enable_demangling(false).build();
     let source = Source::Elf(Elf::new(path));
     let frame = |name: &str, place: Option<&CodeInfo<'_>>| {
         let file = place.map(|place| place.to_path().to_string_lossy().into_owned());
-        (name.to_owned(), file, place.and_then(|place| place.line).filter(|line| *line > 0))
+        (demangled(name), file, place.and_then(|place| place.line).filter(|line| *line > 0))
     };
     let answers = symbolizer.symbolize(&source, Input::VirtOffset(at)).expect("readable");
     let frames = |answer: &Symbolized<'_>| {

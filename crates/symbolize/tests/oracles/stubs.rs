@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use icecore_elf::demangled;
 use icecore_symbolize::image::FileOff;
 
-use crate::agreement::demangled;
 use crate::programs::{Workshop, file_off, nowhere, ours};
 
 /// Address and name of every instruction in the sections of stubs; empty where objdump has a place, but no name for it.
