@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Layout`], [`build_id()`] | segments, sections, and who the file is |
 //! | [`SymbolTable`] | the function around an address, by the name that people know |
-//! | [`readable`], [`demangled`] | names of C++ and Rust as people write them |
+//! | [`readable`], [`demangled`] | names of C++, Rust, D and OCaml as people write them |
 //! | [`static_probes()`] | the instructions that authors named for tracers |
 //! | [`plt`] | which function a PLT stub calls |
 //! | [`go`] | what Go writes into its programs: names of functions, and how deep their stacks are |

@@ -1,6 +1,8 @@
 //! Makes names of symbol tables and of DWARF readable.
 
 mod cpp;
+mod d;
+mod ocaml;
 
 use std::fmt::{self, Write};
 
@@ -45,6 +47,12 @@ pub fn without_parameters(raw: &[u8]) -> Option<String> {
 
 /// Writes a mangled name; `None` if it is none, or becomes absurdly long.
 fn written(raw: &str, left_out: LeftOut) -> Option<String> {
+    if raw.starts_with("caml") {
+        return ocaml::written(raw);
+    }
+    if raw.starts_with("_D") {
+        return d::written(raw, !left_out.signature);
+    }
     if !PREFIXES.iter().any(|prefix| raw.starts_with(prefix)) {
         return None;
     }
