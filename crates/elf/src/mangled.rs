@@ -10,8 +10,11 @@ use cpp::LeftOut;
 
 use crate::{plt, unversioned};
 
-/// The longest readable name, bytes: a C++ name can repeat parts of itself until it is longer than any memory.
+/// The longest readable name, bytes, unless the mangled one is about as long: a C++ name can repeat parts of itself until it is longer
+/// than any memory.
 const MAX_LEN: usize = 16 << 10;
+/// How many times as long as the mangled one a readable name may always be.
+const MAX_TIMES: usize = 3;
 
 /// What mangled names begin with. A demangler of C++ takes bare types as well, and would make `float` of a C function
 /// named `f`.
@@ -63,8 +66,8 @@ fn written(raw: &str, left_out: LeftOut) -> Option<String> {
 fn rust(raw: &str) -> Option<Option<String>> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     let whole = |name: fmt::Arguments<'_>| {
-        let mut readable = Bounded::default();
-        readable.write_fmt(name).ok().map(|()| readable.0)
+        let mut readable = Bounded::of(raw);
+        readable.write_fmt(name).ok().map(|()| readable.text)
     };
     let without_hash = whole(format_args!("{name:#}"));
     // Only the hash tells Rust's older names from those of C++.
@@ -74,15 +77,25 @@ fn rust(raw: &str) -> Option<Option<String>> {
 }
 
 /// Text that does not grow without end.
-#[derive(Debug, Default)]
-struct Bounded(String);
+#[derive(Debug)]
+struct Bounded {
+    text: String,
+    most: usize,
+}
+
+impl Bounded {
+    /// For the readable form of a name.
+    fn of(raw: &str) -> Self {
+        Self { text: String::new(), most: MAX_LEN.max(MAX_TIMES * raw.len()) }
+    }
+}
 
 impl Write for Bounded {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        if self.0.len() + part.len() > MAX_LEN {
+        if self.text.len() + part.len() > self.most {
             return Err(fmt::Error);
         }
-        self.0.push_str(part);
+        self.text.push_str(part);
         Ok(())
     }
 }

@@ -15,8 +15,8 @@ use object::{Endianness, FileKind, SymbolIndex};
 
 use crate::{Svma, go};
 
-/// The longest name that is kept, bytes.
-const MAX_NAME_BYTES: usize = 4 << 10;
+/// The longest name that is kept, bytes: as long as a recording stores texts. A longer one loses its end.
+const MAX_NAME_BYTES: usize = 64 << 10;
 
 /// The most other names of a function that are kept.
 pub const MAX_ALIASES: usize = 16;
@@ -332,17 +332,17 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     }
 
     fn name(&self, candidate: &Candidate) -> Option<&'d [u8]> {
-        let name = self.text(candidate.symbol)?;
-        (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
+        self.text(candidate.symbol).filter(|name| !name.is_empty())
     }
 
     fn text(&self, symbol: SymbolIndex) -> Option<&'d [u8]> {
-        self.symbols.symbol_name(self.endian, self.symbols.symbol(symbol).ok()?).ok()
+        let name = self.symbols.symbol_name(self.endian, self.symbols.symbol(symbol).ok()?).ok()?;
+        Some(&name[..name.len().min(MAX_NAME_BYTES)])
     }
 
     /// Returns a name with its version, as tables of all symbols have it.
     fn versioned(&self, symbol: SymbolIndex) -> Option<Cow<'d, [u8]>> {
-        let name = self.text(symbol).filter(|name| (1..=MAX_NAME_BYTES).contains(&name.len()))?;
+        let name = self.text(symbol).filter(|name| !name.is_empty())?;
         let version = || {
             let versions = self.versions.as_ref()?;
             let index = versions.version_index(self.endian, symbol);

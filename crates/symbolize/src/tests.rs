@@ -230,6 +230,34 @@ fn rust_and_cpp_names_are_demangled_and_c_names_are_not() {
     assert!(matches!(&answers[0], Answer::Named(functions) if functions[0].line == Some(1)));
 }
 
+/// A name that is longer than others is still a name. The profile cuts it, with a mark.
+#[test]
+fn long_names_are_names() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for len in [5_000, 30_000, 100_000] {
+        let of = "x".repeat(len);
+        let source = format!(
+            "struct {of} {{}}; template <class T> int hot(T) {{ return 1; }} int f() {{ return hot({of}()); }}\n"
+        );
+        std::fs::write(dir.path().join("long.cc"), source).expect("written");
+        run(
+            dir.path(),
+            "c++",
+            &["-O0", "-fPIC", "-shared", "-Wl,--build-id=sha1", "long.cc", "-o", "long.so"],
+        );
+        let path = dir.path().join("long.so");
+        let (off, _) = function(&path, &format!("_Z3hotI{len}{of}EiT_"));
+        let answers = ask(&path, &nowhere(), &[off.0]);
+        let whole = format!("int hot<{of}>({of})");
+        match names(&answers[0])[..] {
+            [name] if len < 60_000 => assert_eq!(name, whole),
+            // No recording stores more.
+            [name] => assert_eq!(*name, format!("_Z3hotI{len}{of}")[..64 << 10]),
+            ref other => panic!("{} names", other.len()),
+        }
+    }
+}
+
 #[test]
 fn a_link_to_a_fifo_is_not_followed() {
     let fixture = Fixture::shared();

@@ -16,6 +16,8 @@ use parser::Parser;
 use tree::Node;
 pub(super) use write::LeftOut;
 
+use super::Bounded;
+
 /// Writes a name that begins with `_Z`; `None` if it is none, or takes more than its bounds.
 pub(super) fn written(raw: &str, left_out: LeftOut) -> Option<String> {
     let mut parser = Parser::new(raw);
@@ -29,7 +31,7 @@ pub(super) fn written(raw: &str, left_out: LeftOut) -> Option<String> {
     if !parser.rest().is_empty() {
         return None;
     }
-    write::Writer::new(&parser.tree).written(id, left_out)
+    write::Writer::new(&parser.tree, Bounded::of(raw)).written(id, left_out)
 }
 
 /// Returns what a compiler appends to the name of a copy or a part of a function: `.part.0`, `.cold`, `.llvm.123`.

@@ -152,7 +152,7 @@ fn hostile_names_end_soon() {
         for raw in hostile {
             let begun = Instant::now();
             let name = demangled(&raw);
-            assert!(name == raw || name.len() <= super::super::MAX_LEN);
+            assert!(name == raw || name.len() <= super::super::MAX_LEN.max(3 * raw.len()));
             let took = begun.elapsed();
             assert!(took < Duration::from_secs(2), "{took:?} for {}…", &raw[..raw.len().min(40)]);
         }

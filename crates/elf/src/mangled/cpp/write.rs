@@ -65,10 +65,10 @@ pub(super) struct Writer<'t, 'n> {
 }
 
 impl<'t, 'n> Writer<'t, 'n> {
-    pub(super) fn new(tree: &'t Tree<'n>) -> Self {
+    pub(super) fn new(tree: &'t Tree<'n>, out: Bounded) -> Self {
         Self {
             tree,
-            out: Bounded::default(),
+            out,
             scopes: vec![Scope { arguments: &[], outer: 0 }],
             is_lambda: false,
             expanded: Expanded::default(),
@@ -89,7 +89,7 @@ impl<'t, 'n> Writer<'t, 'n> {
             }
         }
         self.whole(part).ok()?;
-        Some(self.out.0)
+        Some(self.out.text)
     }
 
     /// Returns the name of a function, in the scope of the template arguments that it ends in.
@@ -104,7 +104,7 @@ impl<'t, 'n> Writer<'t, 'n> {
     }
 
     fn last(&self) -> u8 {
-        self.out.0.bytes().last().unwrap_or(0)
+        self.out.text.bytes().last().unwrap_or(0)
     }
 
     /// Writes all of a node.
@@ -161,16 +161,16 @@ impl<'t, 'n> Writer<'t, 'n> {
 
     /// Writes items with commas between them. An item that writes nothing, such as an empty pack, gets no comma.
     fn items(&mut self, of: Part, items: &[Id]) -> fmt::Result {
-        let first = self.out.0.len();
+        let first = self.out.text.len();
         for item in items {
-            let before = self.out.0.len();
+            let before = self.out.text.len();
             if before > first {
                 self.text(", ")?;
             }
-            let begin = self.out.0.len();
+            let begin = self.out.text.len();
             self.whole(of.at(*item))?;
-            if self.out.0.len() == begin {
-                self.out.0.truncate(before);
+            if self.out.text.len() == begin {
+                self.out.text.truncate(before);
             }
         }
         Ok(())

@@ -145,12 +145,12 @@ impl Writer<'_, '_> {
     /// Writes a pattern once for each element of the packs in it; if there is none, with dots.
     fn expansion(&mut self, of: Part) -> fmt::Result {
         let outer = self.expanded;
-        let begin = self.out.0.len();
+        let begin = self.out.text.len();
         self.expanded = Expanded { is_one: true, element: 0, len: None };
         self.whole(of)?;
         match self.expanded.len {
             None => self.text("...")?,
-            Some(0) => self.out.0.truncate(begin),
+            Some(0) => self.out.text.truncate(begin),
             Some(len) => {
                 for element in 1..len {
                     self.expanded.element = element;
