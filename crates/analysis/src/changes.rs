@@ -11,6 +11,7 @@
 
 mod noise;
 mod period;
+pub mod recordings;
 mod scan;
 
 use noise::Whitened;

@@ -11,7 +11,7 @@ mod compared;
 mod comparison;
 pub mod estimate;
 mod facts;
-mod few;
+pub(crate) mod few;
 mod functions;
 pub mod judge;
 mod metric;

@@ -65,7 +65,7 @@ pub struct Measured {
     pub damaged: u64,
     /// The point of a row that the recording does not have.
     pub nothing: Point,
-    /// Each row: as people know it, and its share.
+    /// Each row that has samples: as people know it, and its share.
     pub rows: BTreeMap<TrendKey, TrendRow>,
 }
 
@@ -78,6 +78,10 @@ pub struct TrendRow {
     pub image: Option<String>,
     /// Its share.
     pub point: Point,
+    /// It is not among the lightest.
+    pub is_heavy: bool,
+    /// The user wants to see it.
+    pub is_wanted: bool,
 }
 
 /// Measures the rows of a recording that was counted by [`SLICES`] slices.
@@ -95,8 +99,8 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
     };
     let names = &profile.names;
     let whole_weight = facts.weight as f64;
-    let is_heavy =
-        |amount: Amount| amount.weight as f64 >= LEAST_SHARE * whole_weight || options.function.is_some();
+    let is_heavy = |amount: Amount| amount.weight as f64 >= LEAST_SHARE * whole_weight;
+    let is_requested = |name: &str| options.function.as_ref().is_some_and(|regex| regex.is_match(name));
     let series = match options.by {
         By::Function | By::Image => {
             let of_function: Vec<u32> = (0..names.functions.len())
@@ -117,7 +121,9 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
                 names.frames.iter().map(|frame| of_function[frame.function as usize]).collect();
             let of_stack = groups(profile, &of_frame, |_| !options.physical);
             let mut series = Series::of_code(profile, &of_stack, shown.len());
-            series.keep(profile, SLICES, &of_stack, |_, sum| is_heavy(sum.total));
+            series.keep(profile, SLICES, &of_stack, |group, sum| {
+                is_heavy(sum.total) || is_requested(&shown[group].0)
+            });
             series
         }
         By::Process | By::Thread => {
@@ -136,14 +142,16 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
     let weight = facts.weight as f64 / facts.samples.max(1) as f64;
     let base = Base::new(whole(profile, SLICES), Arc::new(Draws::new(SEED)), weight, true);
     let piece = if facts.is_whole_run { Coverage::WholeRun } else { Coverage::OfTime(0) };
-    let is_wanted = |name: &str| options.function.as_ref().is_none_or(|regex| regex.is_match(name));
     let rows =
         keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
             let part = series.of(group, options.metric);
-            let is_kept = part.amount.samples > 0 && is_heavy(part.amount) && is_wanted(&name);
-            is_kept.then(|| {
-                (key, TrendRow { name, image, point: point(RecordedRow { base: &base, part }, piece) })
-            })
+            let (is_heavy, is_requested) = (is_heavy(part.amount), is_requested(&name));
+            let is_wanted = is_requested || (is_heavy && options.function.is_none());
+            let row = || {
+                let point = point(RecordedRow { base: &base, part }, piece);
+                (key, TrendRow { name, image, point, is_heavy, is_wanted })
+            };
+            (part.amount.samples > 0).then(row)
         });
     let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
     Measured {

@@ -62,7 +62,7 @@ impl Whitened {
 /// ```
 ///
 /// Steps between levels cause few, large differences: the largest are ignored.
-fn carried(values: &[f64], variances: &[f64]) -> f64 {
+pub(super) fn carried(values: &[f64], variances: &[f64]) -> f64 {
     if values.len() < SHORT {
         return 0.0;
     }

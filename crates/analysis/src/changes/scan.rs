@@ -154,7 +154,7 @@ impl Sums {
 }
 
 /// Returns intervals of all lengths down to the shortest; those of one length overlap by half.
-fn intervals(len: usize, shortest: usize) -> Vec<(usize, usize)> {
+pub(super) fn intervals(len: usize, shortest: usize) -> Vec<(usize, usize)> {
     let lengths = std::iter::successors(Some(len as f64), |len| Some(len * SHORTER));
     let mut all = Vec::new();
     for length in lengths.take_while(|length| *length >= shortest.max(2) as f64) {

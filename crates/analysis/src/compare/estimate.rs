@@ -38,7 +38,7 @@ impl Base {
     }
 
     /// Returns the number of samples at a rate of 1.
-    fn samples_of_one(&self) -> f64 {
+    pub(super) fn samples_of_one(&self) -> f64 {
         quotient(1.0, self.per_sample)
     }
 

@@ -13,14 +13,14 @@ const FEW: u64 = 5;
 
 /// The effective samples of both sides, as if independent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Few {
+pub(crate) struct Few {
     counts: [f64; 2],
     wholes: [f64; 2],
 }
 
 impl Few {
     /// Returns the counts if one side has few samples of a row. `error` is the standard error of the difference by all known noise.
-    pub(super) fn of(estimate: &Estimate, error: f64) -> Option<Self> {
+    pub(crate) fn of(estimate: &Estimate, error: f64) -> Option<Self> {
         let Estimate { counts, wholes, of_sampling, .. } = *estimate;
         let is_few = counts.iter().any(|count| *count < FEW) && wholes.iter().all(|whole| *whole > 0.0);
         let dispersion = (error.powi(2) / of_sampling).max(1.0);
@@ -32,7 +32,7 @@ impl Few {
     }
 
     /// Returns the probability of counts at least as different, given their sum, if both sides have one rate.
-    pub(super) fn p(&self) -> f64 {
+    pub(crate) fn p(&self) -> f64 {
         let [before, after] = self.counts;
         let share = self.wholes[1] / (self.wholes[0] + self.wholes[1]);
         let (less, more, share) = if after * self.wholes[0] > before * self.wholes[1] {

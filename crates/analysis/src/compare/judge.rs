@@ -226,7 +226,7 @@ fn detectable(noise: Noise, threshold: f64) -> f64 {
     (quantiles_of(noise.degrees, threshold).1 + normal().inverse_cdf(POWER)) * noise.error
 }
 
-pub(super) fn student(degrees: f64) -> StudentsT {
+pub(crate) fn student(degrees: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, degrees.max(1.0)).expect("bug: a distribution of at least one degree of freedom")
 }
 

@@ -17,6 +17,12 @@ pub struct Point {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+    /// Samples of the row.
+    pub samples: u64,
+    /// Samples that a rate of 1 would give.
+    pub whole: f64,
+    /// The factor by which the variance exceeds that of independent samples.
+    pub excess: f64,
 }
 
 /// Measures one row.
@@ -32,7 +38,16 @@ pub fn point(seen: RecordedRow<'_>, piece: Coverage) -> Point {
         }
     };
     let rate = seen.rate();
-    let error = variance.max(seen.of_sampling()).sqrt();
+    let of_sampling = seen.of_sampling();
+    let error = variance.max(of_sampling).sqrt();
     let reach = student(degrees).inverse_cdf(0.975) * error;
-    Point { rate, error, low: (rate - reach).max(0.0), high: rate + reach }
+    Point {
+        rate,
+        error,
+        low: (rate - reach).max(0.0),
+        high: rate + reach,
+        samples: seen.samples(),
+        whole: seen.base.samples_of_one(),
+        excess: if of_sampling > 0.0 { variance.max(of_sampling) / of_sampling } else { 1.0 },
+    }
 }

@@ -20,8 +20,9 @@ Examples:
   icecore-report trend archive/*.icecore --csv > trend.csv
 
 trend shows shares of everything that was sampled, so recordings of different rates and lengths can be mixed. It lists \
-a change if hardly any shuffling of the recordings shows an equally clear one (5% for all rows together), with the \
-first recording that shows it; a level needs three recordings. It matches functions by name and image, without what \
+a change if neither chance in the samples nor the spread of the recordings explains it (5% for all rows together), with \
+the first recording that shows it; a level needs three recordings. It says how large a change must be to be found in 8 of \
+10 cases: smaller ones may be there. It matches functions by name and image, without what \
 compilers and linkers add to names.")]
 pub struct Trend {
     /// The recordings

@@ -11,18 +11,16 @@ use serde::Serialize;
 
 use crate::cli::{self, Sort};
 use crate::views::Result;
-use icecore_analysis::changes::{Rule, changes};
-use icecore_analysis::compare::Point;
+use icecore_analysis::changes::recordings::{Detectable, SHORTEST, Search};
+use icecore_analysis::compare::{Point, SHOWN_AT};
 use icecore_analysis::trend::By as TrendBy;
-use icecore_analysis::trend::{Measured, TrendKey};
+use icecore_analysis::trend::{Measured, TrendKey, TrendRow};
 use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::load::clean;
 use icecore_text::path::shown;
 
 /// The highest probability that recordings without a change show any change.
 const FALSE_ALARMS: f64 = 0.05;
-/// A level has at least this many recordings.
-const SHORTEST: usize = 3;
 /// The number of rows in which changes are searched: the heaviest, though the view shows fewer.
 const SEARCHED: usize = 200;
 
@@ -39,6 +37,12 @@ pub struct Trend {
     row_count: u64,
     /// The number of rows in which changes were searched: the heaviest.
     searched: u64,
+    /// The number of those that have enough samples.
+    tested: u64,
+    /// The least number of recordings of a level.
+    shortest_level: usize,
+    /// The changes that would be found in 8 of 10 cases, in rows of some shares.
+    detectable: Vec<DetectableAt>,
     /// The rows that are shown, and those that changed.
     rows: Vec<History>,
     /// The options that a comparison of these rows needs.
@@ -63,7 +67,27 @@ struct History {
     image: Option<String>,
     mean: f64,
     points: Vec<Share>,
+    /// The changes of this row that would be found in 8 of 10 cases; `None` if it has too few samples.
+    detectable: Option<DetectableRow>,
     changes: Vec<TrendChange>,
+}
+
+/// What would be found in a row of some share.
+#[derive(Debug, Serialize)]
+struct DetectableAt {
+    share: f64,
+    /// `None` if there are too few recordings, or too few samples of such a row.
+    #[serde(flatten)]
+    detectable: Option<DetectableRow>,
+}
+
+/// The smallest changes that would be found in 8 of 10 cases.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct DetectableRow {
+    /// In the middle of the recordings.
+    middle: f64,
+    /// Shown by the last few recordings alone.
+    end: f64,
 }
 
 /// A share and its 95 % confidence interval.
@@ -84,7 +108,7 @@ struct TrendChange {
     /// The mean shares of the levels on both sides.
     before: f64,
     after: f64,
-    /// The share of shuffled series that show an equally clear change.
+    /// The probability that chance alone makes an equally clear change at any place of the row.
     p: f64,
 }
 
@@ -95,23 +119,29 @@ impl Trend {
     /// If the user orders them by a label that none of them has.
     pub fn new(mut recorded: Vec<Measured>, options: &cli::Trend) -> Result<Self> {
         let label = order::order(&mut recorded, &options.order)?;
-        let keys: BTreeSet<&TrendKey> = recorded.iter().flat_map(|it| it.rows.keys()).collect();
-        let mean = |key: &TrendKey| {
-            let sum: f64 = recorded.iter().filter_map(|it| it.rows.get(key)).map(|row| row.point.rate).sum();
-            sum / recorded.len() as f64
-        };
-        let mut ranked: Vec<(f64, &TrendKey)> = keys.into_iter().map(|key| (mean(key), key)).collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let mut ranked = heaviest(&recorded, |row| row.is_wanted);
         let row_count = ranked.len() as u64;
         let most = if options.top > 0 { options.top.min(ranked.len()) } else { ranked.len() };
         // A row that became heavy only recently is not among the heaviest.
         ranked.truncate(most.max(SEARCHED));
-        let rule = Rule { false_alarms: FALSE_ALARMS / ranked.len().max(1) as f64, shortest: SHORTEST };
-        let rows = ranked.par_iter().map(|(mean, key)| History::new(key, *mean, &recorded, rule));
+        // Rows that are not shown tell how recordings differ, too.
+        let mut telling = heaviest(&recorded, |row| row.is_heavy);
+        telling.truncate(SEARCHED);
+        let points = |ranked: &[(f64, &TrendKey)]| -> Vec<Vec<Point>> {
+            ranked.iter().map(|(_, key)| points(key, &recorded)).collect()
+        };
+        let wanted = points(&ranked);
+        let search = Search::new(&points(&telling), &wanted, FALSE_ALARMS);
+        let rows = ranked.par_iter().zip(&wanted);
+        let rows = rows.map(|((mean, key), points)| History::new((key, *mean), points, &recorded, &search));
         let mut rows: Vec<History> = rows.collect();
         let searched = rows.len() as u64;
         let mut position = 0..;
         rows.retain(|row| position.next() < Some(most) || !row.changes.is_empty());
+        let detectable = SHOWN_AT.map(|share| DetectableAt {
+            share,
+            detectable: search.detectable_at(share).map(DetectableRow::new),
+        });
         let recordings = recorded.iter().map(|it| RecordingRow {
             file: shown(&it.path),
             start_unix_ns: it.start_unix_ns,
@@ -134,9 +164,36 @@ impl Trend {
             recordings: recordings.collect(),
             row_count,
             searched,
+            tested: search.tested as u64,
+            shortest_level: SHORTEST,
+            detectable: detectable.into(),
             rows,
             compared_by: compared_by(options),
         })
+    }
+}
+
+/// Returns the rows that some recording has like this, by their mean share, the largest first.
+fn heaviest(recorded: &[Measured], is_like_this: impl Fn(&TrendRow) -> bool) -> Vec<(f64, &TrendKey)> {
+    let rows = recorded.iter().flat_map(|it| it.rows.iter().filter(|(_, row)| is_like_this(row)));
+    let keys: BTreeSet<&TrendKey> = rows.map(|(key, _)| key).collect();
+    let mean = |key: &TrendKey| {
+        let sum: f64 = recorded.iter().filter_map(|it| it.rows.get(key)).map(|row| row.point.rate).sum();
+        sum / recorded.len() as f64
+    };
+    let mut ranked: Vec<(f64, &TrendKey)> = keys.into_iter().map(|key| (mean(key), key)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    ranked
+}
+
+/// Returns a row in each recording.
+fn points(key: &TrendKey, recorded: &[Measured]) -> Vec<Point> {
+    recorded.iter().map(|it| it.rows.get(key).map_or(it.nothing, |row| row.point)).collect()
+}
+
+impl DetectableRow {
+    fn new(detectable: Detectable) -> Self {
+        Self { middle: detectable.middle, end: detectable.end }
     }
 }
 
@@ -160,17 +217,14 @@ fn compared_by(options: &cli::Trend) -> String {
 }
 
 impl History {
-    fn new(key: &TrendKey, mean: f64, recorded: &[Measured], rule: Rule) -> Self {
-        let points: Vec<Point> =
-            recorded.iter().map(|it| it.rows.get(key).map_or(it.nothing, |row| row.point)).collect();
-        let rates: Vec<f64> = points.iter().map(|point| point.rate).collect();
-        let errors: Vec<f64> = points.iter().map(|point| point.error).collect();
-        let found = changes(&rates, Some(&errors), rule).into_iter().map(|change| TrendChange {
-            at: change.after.begin,
-            file: shown(&recorded[change.after.begin].path),
-            before: change.before.mean,
-            after: change.after.mean,
-            p: change.p,
+    fn new((key, mean): (&TrendKey, f64), points: &[Point], recorded: &[Measured], search: &Search) -> Self {
+        let found = search.find(points);
+        let changes = found.steps.iter().map(|step| TrendChange {
+            at: step.at,
+            file: shown(&recorded[step.at].path),
+            before: step.before,
+            after: step.after,
+            p: step.p,
         });
         // The name is that in the newest recording that has it.
         let newest = recorded.iter().rev().find_map(|it| it.rows.get(key));
@@ -179,7 +233,8 @@ impl History {
             image: newest.and_then(|row| row.image.clone()),
             mean,
             points: points.iter().map(|it| Share { share: it.rate, low: it.low, high: it.high }).collect(),
-            changes: found.collect(),
+            detectable: found.detectable.map(DetectableRow::new),
+            changes: changes.collect(),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Tests several recordings: whole runs of a command, sides of several recordings, and a trend.
 
+use std::path::Path;
+
 use icecore_format::records::{EndReason, LabelV1, SessionV1, TargetKind};
 use icecore_tests::inside::{golden, report, run_in};
 use icecore_tests::synthetic::session;
+use serde_json::Value;
 
 use super::{Service, USUAL, folder, json, row, with_status};
 
@@ -71,6 +74,59 @@ fn what_differs_between_runs_of_one_side_is_no_change() {
     Service { seconds: 1, hz: 100, ..USUAL }.write(dir.path(), "tiny");
     let text = report(dir.path(), &["diff", "--before", "DIR/a1", "DIR/tiny", "--after", "DIR/b1", "DIR/b2"]);
     assert!(text.contains("tiny has 100 samples and counts as much as each recording of its side"), "{text}");
+}
+
+/// Writes recordings of 200 samples a second of this many seconds each; `hash` takes its part of 1,000 in each.
+fn series(dir: &Path, runs: &[(u64, u32)]) -> Vec<String> {
+    let of = |(number, (seconds, hash)): (usize, &(u64, u32))| {
+        let rest: u32 = 1_000 - hash;
+        let weights = [40, 25, 15, 10, 6, 4].map(|percent| rest * percent / 100);
+        let names = ["compress", "parse", "send", "log", "read", "write"];
+        let functions: Vec<(&str, u32)> = names.into_iter().zip(weights).chain([("hash", *hash)]).collect();
+        let seed = 7_919 * (number as u32 + 1);
+        let service = Service { functions: &functions, seed, hz: 25, seconds: *seconds, ..USUAL };
+        let mut recorded = service.recorded();
+        let start_unix_ns = session().start_unix_ns + number as u64 * 86_400_000_000_000;
+        recorded.session = Some(SessionV1 { start_unix_ns, ..session() });
+        let name = format!("s{number}");
+        recorded.write(&dir.join(&name), true).expect("written");
+        format!("DIR/{name}")
+    };
+    runs.iter().enumerate().map(of).collect()
+}
+
+fn trend_of(dir: &Path, runs: &[(u64, u32)]) -> (Value, String) {
+    let files = series(dir, runs);
+    let args: Vec<&str> = ["trend"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    (json(dir, &args), report(dir, &args))
+}
+
+#[test]
+fn a_trend_of_few_recordings_finds_a_clear_step_and_invents_none() {
+    // 200 samples each; 54 and 194 of 1,000.
+    let runs = [[(8, 54); 6].as_slice(), &[(8, 194); 4]].concat();
+    let dir = folder();
+    let (found, _) = trend_of(dir.path(), &runs);
+    let hash = row(&found, "hash");
+    assert_eq!((&hash["changes"][0]["at"], &hash["changes"][1]), (&6.into(), &Value::Null), "{hash}");
+    // 25 and 310 samples, mixed.
+    let dir = folder();
+    let mixed: Vec<(u64, u32)> = (0..12).map(|at| (if at % 3 == 1 { 1 } else { 12 }, 100)).collect();
+    let (found, text) = trend_of(dir.path(), &mixed);
+    let rows = found["rows"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["changes"][0].is_null()), "{text}");
+    let stated = found["detectable"][2]["middle"].as_f64().expect("a number");
+    assert!((0.01..0.3).contains(&stated), "{stated}");
+    assert!(
+        text.contains("That does not prove that none changed:\na step is found in 8 of 10 cases if"),
+        "{text}"
+    );
+    let (found, text) = trend_of(dir.path(), &mixed[..5]);
+    assert!(text.contains("No change can be found: a level needs 3 recordings, so two take 6."), "{text}");
+    assert_eq!(
+        (&found["detectable"][2]["middle"], &row(&found, "hash")["detectable"]),
+        (&Value::Null, &Value::Null)
+    );
 }
 
 #[test]

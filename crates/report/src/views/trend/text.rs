@@ -38,7 +38,11 @@ impl Trend {
         page.gap();
         page.styled(
             Style::Dim,
-            "each line is drawn up to its own highest share; ± is half of a 95% interval",
+            "each line is drawn up to its own highest share; ± is half of a 95% interval;",
+        );
+        page.styled(
+            Style::Dim,
+            "STEP: a step in the middle is found in 8 of 10 cases if it is as large, in points",
         );
         self.changes(page);
         if (self.rows.len() as u64) < self.row_count {
@@ -55,6 +59,7 @@ impl Trend {
             ("±", Align::Right),
             ("LOWEST", Align::Right),
             ("HIGHEST", Align::Right),
+            ("STEP", Align::Right),
             ("TREND", Align::Left),
         ];
         let has_images = self.by == "function";
@@ -72,6 +77,7 @@ impl Trend {
                 percent((last.high - last.low) / 2.0),
                 percent(lowest),
                 percent(highest),
+                row.detectable.map_or_else(|| "-".to_owned(), |it| percent(it.middle)),
                 line(&shares, highest),
             ];
             cells
@@ -88,12 +94,7 @@ impl Trend {
         changes.sort_by_key(|(_, change)| change.at);
         page.gap();
         if changes.is_empty() {
-            let searched = if self.searched < self.row_count {
-                format!("None of the heaviest {} changes its level.", things(self.searched, "row"))
-            } else {
-                "No row changes its level.".to_owned()
-            };
-            page.styled(Style::Good, &searched);
+            self.nothing(page);
             return;
         }
         page.styled(Style::Bold, "changes");
@@ -108,6 +109,52 @@ impl Trend {
                 percent(change.after)
             ));
             page.styled(Style::Dim, &format!("    {}", self.explained(change.at)));
+        }
+        page.gap();
+        self.limits(page);
+    }
+
+    /// Says that no change was found, and whether one could have been.
+    fn nothing(&self, page: &mut Page) {
+        let least = 2 * self.shortest_level;
+        if self.recordings.len() < least {
+            let shortest = count(self.shortest_level as u64);
+            page.styled(
+                Style::Warn,
+                &format!("No change can be found: a level needs {shortest} recordings, so two take {least}."),
+            );
+        } else if self.tested == 0 {
+            page.styled(Style::Warn, "No change can be found: each row has too few samples.");
+        } else {
+            let of = things(self.tested, "row");
+            page.line(&format!("No change was found in {of}. That does not prove that none changed:"));
+            self.limits(page);
+        }
+    }
+
+    /// Says which changes are found, and which are not.
+    fn limits(&self, page: &mut Page) {
+        let shown = || self.detectable.iter().filter_map(|it| Some((it.share, it.detectable?)));
+        let middle =
+            shown().map(|(share, it)| format!("{} in a row of {}", points(it.middle), percent(share)));
+        let (middle, end): (Vec<String>, Vec<String>) =
+            middle.zip(shown().map(|(_, it)| points(it.end))).unzip();
+        if !middle.is_empty() {
+            let (middle, end, last) = (middle.join(", "), end.join(", "), self.shortest_level);
+            page.styled(
+                Style::Dim,
+                &format!("a step is found in 8 of 10 cases if it has at least so many points: {middle};"),
+            );
+            page.styled(Style::Dim, &format!("if only the last {last} recordings show it: {end}"));
+        }
+        let untested = self.searched.saturating_sub(self.tested);
+        if untested > 0 {
+            let rows = things(untested, "row");
+            page.styled(Style::Dim, &format!("too few samples to test: {rows}"));
+        }
+        if self.searched < self.row_count {
+            let rows = things(self.row_count - self.searched, "lighter row");
+            page.styled(Style::Dim, &format!("not searched: {rows}"));
         }
     }
 
@@ -142,6 +189,11 @@ impl RecordingRow {
             None => format!("{} ({})", self.file, utc(self.start_unix_ns)),
         }
     }
+}
+
+/// Returns a difference of shares in points.
+fn points(step: f64) -> String {
+    percent(step).trim_end_matches('%').to_owned()
 }
 
 /// Returns a line of characters; if there are more recordings than characters, each is the mean of neighbours.
