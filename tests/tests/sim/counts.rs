@@ -4,10 +4,10 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Cause, EndReason, LossesV1, ReceiptV1};
+use icecore_format::records::{Cause, Change, EndReason, ImageKind, LossesV1, Origin, ReceiptV1, Symbol};
 use icecore_format::write::Writer;
 use icecore_tests::inside::run_in;
-use icecore_tests::synthetic::{START_NS, story};
+use icecore_tests::synthetic::{Builder, START_NS, story};
 use serde_json::Value;
 
 /// Writes a closed recording, and a copy that lacks some blocks of samples but is otherwise whole; returns how many samples each
@@ -135,4 +135,36 @@ fn cut_and_compact_files_count_what_they_keep() {
             }
         }
     }
+}
+
+#[test]
+fn weights_whose_sum_has_more_than_64_bits_keep_their_shares() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let mut b = Builder::default();
+    let image = b.image(ImageKind::FILE, "/bin/heavy");
+    b.change(1_000, Change::FOUND, 100, 1, "heavy");
+    b.map(2_000, 100, 0x1_0000, image, Origin::SCAN);
+    for (name, start) in [("often", 0x1000), ("seldom", 0x1100)] {
+        b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.into() });
+    }
+    let task = b.task(100, 100, "heavy");
+    // Three and one of the largest weights that there are, and others that do not matter.
+    for at in 0..40 {
+        let (function, weight) =
+            if at % 10 == 9 { (0x1_0110, u64::MAX - at) } else { (0x1_0010, u64::MAX / 3) };
+        b.sample(at * 1_000_000, 0, task, &[function], &[]).weight = weight;
+    }
+    b.write(&dir.path().join("heavy"), true).expect("written");
+    let (_, top) = json(dir.path(), &["top", "DIR/heavy"]);
+    let share = |name: &str| {
+        let rows = top["rows"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["name"] == name).expect("a row");
+        row["self"].as_f64().expect("a number") / top["total_weight"].as_f64().expect("a number")
+    };
+    assert!((share("often") - 0.75).abs() < 1e-9 && (share("seldom") - 0.25).abs() < 1e-9, "{top:#}");
+    let whole = top["total_weight"].as_f64().expect("a number");
+    let unit = top["unit"].as_str().expect("text");
+    let (_, exponent) = unit.split_once('^').expect("a power of two");
+    let power: i32 = exponent.split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
+    assert!((whole * 2f64.powi(power) / (16.0 * u64::MAX as f64) - 1.0).abs() < 1e-9, "{unit} {whole}");
 }

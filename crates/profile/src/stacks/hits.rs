@@ -87,6 +87,8 @@ pub struct SampleFacts {
     pub events: Vec<SeenEvent>,
     /// The events of samples that the filter admits, but for their events; likewise.
     pub unshown: Vec<SeenEvent>,
+    /// Weights are in two to the power of so many units of the event: 0, unless their sum is more than 64 bits hold.
+    pub shift: u32,
 }
 
 /// An event and its samples.
@@ -177,12 +179,20 @@ pub fn count(
     });
     let leaders = if apart.threads { Map::default() } else { leaders(selection.tables) };
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
-    let counted = blocks.par_chunks(stretch).map(|blocks| {
-        let mut counter = Counter::new(&leaders, waits, apart, slices);
-        blocks.iter().for_each(|entry| counter.block(selection, entry, samples(entry)));
-        counter
-    });
-    let merged = counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged);
+    let count = |shift: u32| {
+        let counted = blocks.par_chunks(stretch).map(|blocks| {
+            let mut counter = Counter::new(&leaders, waits, apart, (slices, shift));
+            blocks.iter().for_each(|entry| counter.block(selection, entry, samples(entry)));
+            counter
+        });
+        counted.collect::<Vec<Counter<'_>>>().into_iter().reduce(Counter::merged)
+    };
+    let mut merged = count(0);
+    // No later sum is larger than that of all: each sample counts once.
+    let shift = merged.as_ref().map_or(0, |counter| shift(counter.recorded));
+    if shift > 0 {
+        merged = count(shift);
+    }
     let mut all = Hits { slices, ..merged.map(Counter::into_hits).unwrap_or_default() };
     if all.seen.is_mixed(tables.parts.events()) && !apart.events {
         // Weights of different units cannot be added: every sample counts as one.
@@ -191,6 +201,11 @@ pub fn count(
         all.moments.iter_mut().for_each(|moment| moment.weight = 1);
     }
     all
+}
+
+/// Returns how far weights must be shifted so that 64 bits hold their sum. One bit is left for rounding.
+fn shift(recorded: u128) -> u32 {
+    if recorded > u128::from(u64::MAX) { u128::BITS - recorded.leading_zeros() - (u64::BITS - 1) } else { 0 }
 }
 
 /// Maps each process to the task that stands for it: its leading thread, else the thread that was recorded first.

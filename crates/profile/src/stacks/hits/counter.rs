@@ -33,6 +33,10 @@ pub(super) struct Counter<'a> {
     waits: &'a WaitGroups,
     apart: Apart,
     slices: Option<Slices>,
+    /// The recorded weight of all counted samples.
+    pub(super) recorded: u128,
+    /// Weights are counted in units of two to the power of so much.
+    shift: u32,
 }
 
 /// Samples and weight.
@@ -53,7 +57,7 @@ impl<'a> Counter<'a> {
         leaders: &'a Map<u32, u32>,
         waits: &'a WaitGroups,
         apart: Apart,
-        slices: Option<Slices>,
+        (slices, shift): (Option<Slices>, u32),
     ) -> Self {
         let (rows, cells, moments, wall, damage, phases) = Default::default();
         let events = [[(0, 0); EVENTS]; 2];
@@ -71,6 +75,8 @@ impl<'a> Counter<'a> {
             waits,
             apart,
             slices,
+            recorded: 0,
+            shift,
         }
     }
 
@@ -119,8 +125,10 @@ impl<'a> Counter<'a> {
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
         let wait = if self.apart.waits == WaitsApart::Nothing { 0 } else { self.waits.of(sample) };
         let key = Key { task: *counted_as, user, kernel, event, cpu, wait, ..key };
-        add(&mut self.events[0][usize::from(sample.event)], (1, sample.weight));
-        let (weight, span_ns) = (sample.weight, (sample.time_ns, sample.time_ns));
+        self.recorded += u128::from(sample.weight);
+        let weight = shifted(sample.weight, self.shift);
+        add(&mut self.events[0][usize::from(sample.event)], (1, weight));
+        let span_ns = (sample.time_ns, sample.time_ns);
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });
         if self.apart.moments {
             let Sample { time_ns, cpu, .. } = *sample;
@@ -156,6 +164,7 @@ impl<'a> Counter<'a> {
             std::mem::swap(&mut self.moments, &mut other.moments);
         }
         self.without_frames += other.without_frames;
+        self.recorded += other.recorded;
         let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
         events.for_each(|(sum, more)| add(sum, more));
         for (key, more) in other.wall {
@@ -220,9 +229,15 @@ impl<'a> Counter<'a> {
             let hit = (0..=u8::MAX).zip(sums).filter(|(_, (samples, _))| *samples > 0);
             hit.map(seen).collect()
         });
-        let seen = SampleFacts { without_frames: self.without_frames, events, unshown };
+        let seen = SampleFacts { without_frames: self.without_frames, events, unshown, shift: self.shift };
         Hits { rows, cells, moments, seen, slices: self.slices, wall, damage: self.damage }
     }
+}
+
+/// Returns a weight in units of two to the power of `shift`, rounded.
+fn shifted(weight: u64, shift: u32) -> u64 {
+    let half = if shift > 0 { 1 << (shift - 1) } else { 0 };
+    ((u128::from(weight) + half) >> shift) as u64
 }
 
 fn add(sum: &mut Sums, (samples, weight): Sums) {
