@@ -11,11 +11,20 @@ export function headOf(app) {
   return app.page.renamed ? [...sides, element("p", {}, app.page.renamed)] : sides;
 }
 
+/** Right stacks that lack names are not misleading.
+ * @param {Side["summary"]} summary @returns {string} */
+function said(summary) {
+  if (summary.names_verdict === "good") return summary.stacks_verdict;
+  const but = summary.stacks_verdict === "good" ? "but" : "and";
+  const some = summary.names_verdict === "usable" ? "some" : "most";
+  return `${summary.stacks_verdict}, ${but} ${some} names are missing`;
+}
+
 /** @param {App} app @param {Side} side @param {number} i @returns {Node[]} */
 function sideOf(app, side, i) {
   const { summary, health } = side;
   const role = app.page.sides.length > 1 ? ["before: ", "after: "][i] : "";
-  const verdict = element("span", { class: `verdict ${summary.verdict}` }, summary.verdict);
+  const verdict = element("span", { class: `verdict ${summary.verdict}` }, said(summary));
   const facts = [
     things(summary.samples, "sample"),
     `${summary.duration_s.toFixed(2)} s`,

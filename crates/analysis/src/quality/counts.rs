@@ -117,21 +117,51 @@ pub fn breaks(profile: &Profile) -> Vec<Break> {
     breaks
 }
 
+/// Frames without names.
+pub(super) struct Unnamed {
+    /// All frames, each counted once per sample.
+    pub(super) frames: u64,
+    /// Those without a name.
+    pub(super) by_frame: BTreeMap<Reason, u64>,
+    /// Their share of the frames of a sample, on average over the samples.
+    pub(super) by_sample: BTreeMap<Reason, f64>,
+}
+
 /// Counts frames as `samples` lists them, including inlined ones, and unnamed frames by reason.
-pub(super) fn unnamed(profile: &Profile) -> (u64, BTreeMap<Reason, u64>) {
-    let through = through(profile, profile.at_stacks());
-    let mut frames = 0u64;
-    let mut unnamed: BTreeMap<Reason, u64> = BTreeMap::new();
-    for (stack, amount) in profile.stacks.iter().zip(through).skip(1) {
-        // Filters by name leave stacks without samples, and what separates the stacks of wakers is no code.
-        if amount.samples == 0 || profile.function(*stack).is_marker() {
+pub(super) fn unnamed(profile: &Profile) -> Unnamed {
+    let of_samples = profile.at_stacks();
+    let is_marker = |stack: usize| profile.function(profile.stacks[stack]).is_marker();
+    // What separates the stacks of wakers is no code. Callers come before the stacks that extend them.
+    let mut depth = vec![0u32; profile.stacks.len()];
+    for stack in 1..profile.stacks.len() {
+        let caller = profile.stacks[stack].caller as usize;
+        depth[stack] = depth[caller] + u32::from(!is_marker(stack));
+    }
+    let mut shares: Vec<f64> = of_samples
+        .iter()
+        .zip(&depth)
+        .map(|(amount, depth)| ratio(amount.samples as f64, f64::from(*depth)))
+        .collect();
+    let with_frames: u64 =
+        of_samples.iter().zip(&depth).filter(|(_, depth)| **depth > 0).map(|(it, _)| it.samples).sum();
+    for stack in (1..profile.stacks.len()).rev() {
+        let caller = profile.stacks[stack].caller as usize;
+        shares[caller] += shares[stack];
+    }
+    let through = through(profile, of_samples);
+    let mut all = Unnamed { frames: 0, by_frame: BTreeMap::new(), by_sample: BTreeMap::new() };
+    for stack in 1..profile.stacks.len() {
+        // Filters by name leave stacks without samples.
+        let samples = through[stack].samples;
+        if samples == 0 || is_marker(stack) {
             continue;
         }
-        frames = frames.saturating_add(amount.samples);
-        if let Some(reason) = profile.function(*stack).reason {
-            let sum = unnamed.entry(reason).or_default();
-            *sum = sum.saturating_add(amount.samples);
+        all.frames = all.frames.saturating_add(samples);
+        if let Some(reason) = profile.function(profile.stacks[stack]).reason {
+            let sum = all.by_frame.entry(reason).or_default();
+            *sum = sum.saturating_add(samples);
+            *all.by_sample.entry(reason).or_default() += ratio(shares[stack], with_frames as f64);
         }
     }
-    (frames, unnamed)
+    all
 }

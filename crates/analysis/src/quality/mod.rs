@@ -15,7 +15,7 @@ use super::audit::Audit;
 use super::clock::is_drawn_evenly;
 use super::settings::{Settings, restrictions};
 pub use counts::{Break, breaks, count};
-use counts::{agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
+use counts::{Unnamed, agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::lost;
@@ -23,7 +23,7 @@ use icecore_profile::stacks::calls::Impossible;
 use icecore_profile::stacks::repair::Suspects;
 use icecore_text::path::quoted;
 use icecore_text::quantity::ratio;
-use problems::{Facts, InStep, problems};
+use problems::{Facts, InStep, Limits, problems};
 
 /// A larger share of lost samples misleads: samples are lost when the machine is busiest.
 pub(crate) const LOST_MISLEADS: f64 = 0.10;
@@ -77,6 +77,10 @@ pub enum Verdict {
 pub struct Quality {
     /// The worst of the problems.
     pub verdict: Verdict,
+    /// The worst of those of what was sampled, and of the stacks.
+    pub stacks_verdict: Verdict,
+    /// The worst of those of names: right stacks may lack names.
+    pub names_verdict: Verdict,
     /// Each problem, one sentence, worst first.
     pub problems: Vec<String>,
     /// The error of a share of a half, 0 to 1, in 19 of 20 recordings; `None` without samples, and if samples are not drawn at a
@@ -117,6 +121,9 @@ pub struct Quality {
     pub audit: Option<Audit>,
     /// Share of frames with a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
+    /// The share of its frames that have a name, on average over the samples: a deep stack counts as much as a shallow one. The verdict
+    /// follows from it.
+    pub named_share_of_samples: Option<f64>,
     /// Share of all frames, by the reason why they have no name.
     pub unnamed: BTreeMap<&'static str, f64>,
     /// Samples, by how the walk of the user stack ended.
@@ -163,10 +170,11 @@ impl Quality {
         // The walks that state how they ended represent only themselves.
         let of_walked =
             |n: u64| (walked > 0 && 2 * walked >= with_user).then(|| ratio(n as f64, walked as f64));
-        let (frames, unnamed) = unnamed(&report.profile);
+        let Unnamed { frames, by_frame, by_sample } = unnamed(&report.profile);
         let of_frames = |n: u64| ratio(n as f64, frames as f64);
-        let nameless: u64 = unnamed.values().sum();
-        let worst = unnamed.iter().max_by_key(|(_, n)| **n).map(|(reason, _)| *reason);
+        let nameless: u64 = by_frame.values().sum();
+        let worst = by_sample.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(reason, _)| *reason);
+        let named = (frames > 0).then(|| (1.0 - by_sample.values().sum::<f64>()).max(0.0));
         let judged = suspects.judged + taken(|taken| taken.repair.is_judged());
         let suspect = suspects.samples + taken(|taken| taken.repair.is_suspect());
         let signals = report.loaded.hits.rows.iter().filter(|hit| hit.key.repair.is_suspect());
@@ -178,6 +186,8 @@ impl Quality {
         }
         let mut quality = Self {
             verdict: Verdict::Good,
+            stacks_verdict: Verdict::Good,
+            names_verdict: Verdict::Good,
             problems: Vec::new(),
             share_error: (samples > 0 && is_drawn).then(|| share_error(samples)),
             restrictions,
@@ -196,7 +206,8 @@ impl Quality {
             impossible,
             audit,
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
-            unnamed: unnamed.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
+            named_share_of_samples: named,
+            unnamed: by_frame.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
             is_walked_only: taken(Taken::is_unwound) == 0,
         };
@@ -216,7 +227,7 @@ impl Quality {
             unfollowed: count(report, Cause::TARGETS_FULL),
             followed: followed(&report.loaded.tables),
             crowded: &quality.mappings_refused_of,
-            named_share: quality.named_share,
+            named_share: named,
             rooted_share: quality.rooted_share,
             unproven_share: of_walked(unproven(report)).unwrap_or_default(),
             suspect_share: quality.suspect_share.unwrap_or_default(),
@@ -233,9 +244,29 @@ impl Quality {
             lost_blocks: count(report, Cause::BLOCKS_DAMAGED),
             file: &quoted(report.loaded.path),
         });
-        quality.verdict = problems.first().map_or(Verdict::Good, |(verdict, _)| *verdict);
-        quality.problems = problems.into_iter().map(|(_, text)| text).collect();
+        let worst = |limits: Limits| {
+            let own = problems.iter().filter(|problem| problem.limits == limits);
+            own.map(|problem| problem.verdict).max().unwrap_or(Verdict::Good)
+        };
+        (quality.stacks_verdict, quality.names_verdict) = (worst(Limits::Stacks), worst(Limits::Names));
+        quality.verdict = quality.stacks_verdict.max(quality.names_verdict);
+        quality.problems = problems.into_iter().map(|problem| problem.text).collect();
         quality
+    }
+
+    /// Says how good the data is, in words: first the stacks, then the names if these are a problem of their own.
+    pub fn said(&self) -> String {
+        let stacks = match self.stacks_verdict {
+            Verdict::Good => "good",
+            Verdict::Usable => "usable",
+            Verdict::Misleading => "misleading",
+        };
+        let but = if self.stacks_verdict == Verdict::Good { "but" } else { "and" };
+        match self.names_verdict {
+            Verdict::Good => stacks.to_owned(),
+            Verdict::Usable => format!("{stacks}, {but} some names are missing"),
+            Verdict::Misleading => format!("{stacks}, {but} most names are missing"),
+        }
     }
 
     /// Names the processes with missing mappings.
@@ -245,7 +276,7 @@ impl Quality {
     }
 }
 
-/// Returns the warning to print before views that do not judge the data themselves: only if it misleads.
+/// Returns the warning to print before views that do not judge the data themselves: only if it misleads, or lacks most names.
 pub fn warning(report: &Report<'_>) -> Option<String> {
     let tables = &report.loaded.tables;
     let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
@@ -253,7 +284,12 @@ pub fn warning(report: &Report<'_>) -> Option<String> {
     let quality = Quality::with(report, in_file, lost(tables), &Default::default(), (None, None));
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
-    Some(format!("this data misleads: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
+    // Right stacks without names mislead nobody.
+    let what = match quality.stacks_verdict {
+        Verdict::Misleading => "this data misleads",
+        _ => "most names are missing",
+    };
+    Some(format!("{what}: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
 }
 
 #[cfg(test)]

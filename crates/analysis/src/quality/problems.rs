@@ -77,17 +77,60 @@ pub(super) struct Facts<'a> {
     pub(super) file: &'a str,
 }
 
+/// What a problem limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limits {
+    /// What was sampled, and the stacks.
+    Stacks,
+    /// The names of frames; the stacks may be right.
+    Names,
+}
+
+/// A problem of a recording.
+#[derive(Debug, Clone)]
+pub(super) struct Problem {
+    pub(super) verdict: Verdict,
+    pub(super) limits: Limits,
+    pub(super) text: String,
+}
+
 /// Lists the problems, worst first.
-pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
-    let graded = |misleads: bool, shows: bool| match (misleads, shows) {
+pub(super) fn problems(facts: Facts<'_>) -> Vec<Problem> {
+    let mut all = of_names(&facts);
+    let stacks = of_stacks(&facts).into_iter();
+    all.extend(stacks.map(|(verdict, text)| Problem { verdict, limits: Limits::Stacks, text }));
+    all.retain(|problem| problem.verdict != Verdict::Good);
+    all.sort_by_key(|problem| (std::cmp::Reverse(problem.verdict), problem.limits == Limits::Names));
+    all
+}
+
+fn graded(misleads: bool, shows: bool) -> Verdict {
+    match (misleads, shows) {
         (true, _) => Verdict::Misleading,
         (_, true) => Verdict::Usable,
         _ => Verdict::Good,
+    }
+}
+
+/// Frames without names are a problem of the stacks if they lie nowhere.
+fn of_names(facts: &Facts<'_>) -> Vec<Problem> {
+    let problem = |named: f64| {
+        let remedy = facts.worst.map(|worst| remedy(worst, facts)).unwrap_or_default();
+        let is_nowhere = matches!(facts.worst, Some(Reason::Unmapped | Reason::StackLost));
+        Problem {
+            verdict: graded(named < NAMED_MISLEADS, named < NAMED_SHOWS),
+            limits: if is_nowhere { Limits::Stacks } else { Limits::Names },
+            text: format!("only {} of the frames of a sample have a name{remedy}", percent(named)),
+        }
     };
+    facts.named_share.map(problem).into_iter().collect()
+}
+
+fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
     let mut problems = Vec::new();
     match facts.samples {
         0 => problems.push((Verdict::Misleading, "there are no samples".to_owned())),
-        few if facts.is_drawn => problems.push((graded(false, few < SAMPLES_SHOW), too_few(&facts))),
+        few if facts.is_drawn => problems.push((graded(false, few < SAMPLES_SHOW), too_few(facts))),
         _ => {}
     }
     let lost = facts.lost_share;
@@ -111,13 +154,6 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         );
         problems.push((graded(share > LOST_MISLEADS, true), text));
     }
-    if let Some(named) = facts.named_share {
-        let remedy = facts.worst.map(|worst| remedy(worst, &facts)).unwrap_or_default();
-        problems.push((
-            graded(named < NAMED_MISLEADS, named < NAMED_SHOWS),
-            format!("only {} of the frames have a name{remedy}", percent(named)),
-        ));
-    }
     if let Some(rooted) = facts.rooted_share {
         let so = "self times hold, callers and totals are incomplete";
         let unproven = match facts.unproven_share {
@@ -128,7 +164,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         };
         let prove = || facts.settings.unwind_more(facts.is_walked_only).map(|remedy| format!("; {remedy}"));
         let prove = if facts.unproven_share > 0.0 { prove() } else { None };
-        let remedy = facts.broken.map(|broken| repair(broken, &facts)).or(prove).unwrap_or_default();
+        let remedy = facts.broken.map(|broken| repair(broken, facts)).or(prove).unwrap_or_default();
         problems.push((
             graded(rooted + facts.unproven_share < ROOTED_MISLEADS, rooted < ROOTED_SHOWS),
             format!("only {} of the user stacks reach a root{unproven}: {so}{remedy}", percent(rooted)),
@@ -139,7 +175,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
                     ended; where code has no frame pointers callers are missing or wrong";
         problems.push((Verdict::Usable, text.to_owned()));
     }
-    problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(&facts)));
+    problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(facts)));
     problems.push((
         graded(false, facts.guessed_share > GUESSED_SHOWS),
         format!(
@@ -150,7 +186,7 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
     ));
     let impossible = facts.impossible_share;
     problems
-        .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(&facts)));
+        .push((graded(impossible > IMPOSSIBLE_MISLEADS, impossible > IMPOSSIBLE_SHOWS), not_called(facts)));
     if let Some(audit) = facts.audit {
         let share = audit.differ_share();
         problems.push((graded(share > AUDIT_MISLEADS, share > AUDIT_SHOWS), disagrees(audit)));
@@ -170,8 +206,6 @@ pub(super) fn problems(facts: Facts<'_>) -> Vec<(Verdict, String)> {
         let text = format!("{blocks} of names, stacks or mappings were lost before this file was written");
         problems.push((Verdict::Usable, text));
     }
-    problems.retain(|(verdict, _)| *verdict != Verdict::Good);
-    problems.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     problems
 }
 

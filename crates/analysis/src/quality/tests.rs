@@ -1,6 +1,9 @@
+use super::problems::Problem;
 use super::runtimes::Runtime;
 use super::*;
 use icecore_format::records::{EmbedMode, UnwindMode};
+
+use icecore_profile::named::fixture;
 
 use crate::account::Disagreement;
 use crate::audit::{Audit, ImageAudit};
@@ -53,7 +56,7 @@ const FINE: Facts<'_> = Facts {
 };
 
 fn verdict(facts: Facts<'_>) -> Verdict {
-    problems(facts).first().map_or(Verdict::Good, |(verdict, _)| *verdict)
+    problems(facts).first().map_or(Verdict::Good, |problem| problem.verdict)
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn walks_by_unwind_tables_that_differ_from_copies_are_a_problem() {
     }
     let problems = problems(Facts { audit: Some(&audit(20)), ..FINE });
     let told = "2.0% of the 1,000 walks by unwind tables in the kernel that were checked differ";
-    assert!(problems[0].1.starts_with(told) && problems[0].1.contains("`/lib/a.so`"), "{problems:?}");
+    assert!(problems[0].text.starts_with(told) && problems[0].text.contains("`/lib/a.so`"), "{problems:?}");
     let unchecked = Audit { walked: 9, ..Audit::default() };
     assert_eq!(verdict(Facts { audit: Some(&unchecked), ..FINE }), Verdict::Good);
 }
@@ -124,7 +127,7 @@ fn stacks_that_break_are_told_where_and_what_helps() {
     let told = |end, is_walked_only| {
         let broken = broken(end);
         let facts = Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, ..FINE };
-        problems(facts)[0].1.clone()
+        problems(facts)[0].text.clone()
     };
     let walked = told(WalkEnd::MISALIGNED, true);
     assert!(
@@ -145,7 +148,7 @@ fn stacks_that_lack_callers_are_told_with_what_helps() {
     let told = |is_walked_only| {
         let unwind = if is_walked_only { UnwindMode::FRAME_POINTERS } else { UnwindMode::AUTO };
         let settings = Settings { unwind, ..SETTINGS };
-        let (verdict, text) =
+        let Problem { verdict, text, .. } =
             problems(Facts { suspect_share: 0.31, skipping, is_walked_only, settings, ..FINE }).remove(0);
         assert_eq!(verdict, Verdict::Usable);
         text
@@ -168,13 +171,17 @@ fn the_worst_problem_comes_first_and_names_its_remedy() {
     let facts = Facts { lost_share: 0.02, named_share: Some(0.1), worst: Some(Reason::NoSymbol), ..FINE };
     let problems = problems(facts);
     assert_eq!(problems.len(), 2);
-    assert!(problems[0].1.contains("10.0% of the frames"));
-    assert!(problems[0].1.ends_with("`icecore-report missing x.icecore` says which"), "{}", problems[0].1);
+    assert!(problems[0].text.contains("10.0% of the frames"));
+    assert!(
+        problems[0].text.ends_with("`icecore-report missing x.icecore` says which"),
+        "{}",
+        problems[0].text
+    );
 }
 
 #[test]
 fn few_samples_are_told_with_what_shares_are_worth() {
-    let told = |facts| problems(facts)[0].1.clone();
+    let told = |facts| problems(facts)[0].text.clone();
     let few = told(Facts { samples: 5, ..FINE });
     assert_eq!(
         few,
@@ -191,7 +198,8 @@ fn who_was_sampled_in_step_is_told_with_both_figures_unless_samples_were_lost() 
     let who = "`x` (process 7)".to_owned();
     let disagreement = Disagreement { who, kernel_ns: 1_200_000_000, sampled_ns: 100_000_000 };
     let in_step = |share| Some(InStep { disagreement: &disagreement, share });
-    let (verdict_of_all, text) = problems(Facts { in_step: in_step(0.9), ..FINE }).remove(0);
+    let Problem { verdict: verdict_of_all, text, .. } =
+        problems(Facts { in_step: in_step(0.9), ..FINE }).remove(0);
     assert_eq!(verdict_of_all, Verdict::Misleading);
     assert_eq!(
         text,
@@ -201,7 +209,7 @@ fn who_was_sampled_in_step_is_told_with_both_figures_unless_samples_were_lost() 
     assert_eq!(verdict(Facts { in_step: in_step(0.06), ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { in_step: in_step(0.04), ..FINE }), Verdict::Good);
     let lost = problems(Facts { in_step: in_step(0.9), lost_share: 0.02, ..FINE });
-    assert!(lost.iter().all(|(_, text)| !text.contains("in step")), "{lost:?}");
+    assert!(lost.iter().all(|problem| !problem.text.contains("in step")), "{lost:?}");
 }
 
 #[test]
@@ -211,7 +219,7 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
         let broken = broken(end);
         let facts =
             Facts { rooted_share: Some(0.5), broken: Some(&broken), is_walked_only, settings, ..FINE };
-        problems(facts)[0].1.clone()
+        problems(facts)[0].text.clone()
     };
     let default = Settings { unwind: UnwindMode::AUTO, stack_bytes: 1 << 20, ..SETTINGS };
     assert!(told(WalkEnd::MISALIGNED, true, default).ends_with("which has no frame pointers"));
@@ -224,18 +232,20 @@ fn nothing_is_advised_that_is_in_force_or_impossible() {
             .ends_with("4096 frames are the most that a stack has in a recording")
     );
     let suspect = |settings, is_walked_only| {
-        problems(Facts { suspect_share: 0.31, settings, is_walked_only, ..FINE })[0].1.clone()
+        problems(Facts { suspect_share: 0.31, settings, is_walked_only, ..FINE })[0].text.clone()
     };
     assert!(suspect(most, false).ends_with("lack callers there"));
     assert!(suspect(default, false).ends_with("record with --unwind dwarf"));
     // Copies of the stack do not help where nothing proves what the signal has interrupted.
     let of_signals = Facts { suspect_share: 0.31, settings: default, is_of_signals: true, ..FINE };
     assert!(
-        problems(of_signals)[0].1.starts_with("31.0% of the user stacks lack what a signal has interrupted")
+        problems(of_signals)[0]
+            .text
+            .starts_with("31.0% of the user stacks lack what a signal has interrupted")
     );
     let kernel = |settings| {
         let worst = Some(Reason::KernelSymbolMissing);
-        problems(Facts { named_share: Some(0.1), worst, settings, ..FINE })[0].1.clone()
+        problems(Facts { named_share: Some(0.1), worst, settings, ..FINE })[0].text.clone()
     };
     assert!(!kernel(default).contains("record"), "{}", kernel(default));
     assert!(kernel(Settings { is_kernel_hidden: true, ..default }).contains("as root"));
@@ -247,7 +257,7 @@ fn who_makes_code_is_told_how_to_name_it_unless_it_does_or_nobody_listened() {
     let told = |runtime, embed| {
         let settings = Settings { embed, ..SETTINGS };
         let facts = Facts { named_share: Some(0.1), worst: Some(Reason::Jit), runtime, settings, ..FINE };
-        problems(facts)[0].1.clone()
+        problems(facts)[0].text.clone()
     };
     assert!(told(Some(Runtime::Node), EmbedMode::HITS).ends_with("run node with --perf-basic-prof"));
     assert!(told(Some(Runtime::Java), EmbedMode::HITS).contains("jcmd PID Compiler.perfmap"));
@@ -260,7 +270,7 @@ fn who_makes_code_is_told_how_to_name_it_unless_it_does_or_nobody_listened() {
 fn no_file_is_asked_for_where_code_is_in_none() {
     let told = |image: Option<&str>| {
         let broken = Break { image: image.map(Into::into), end: WalkEnd::NO_RULES, samples: 3, share: 0.31 };
-        problems(Facts { rooted_share: Some(0.5), broken: Some(&broken), ..FINE })[0].1.clone()
+        problems(Facts { rooted_share: Some(0.5), broken: Some(&broken), ..FINE })[0].text.clone()
     };
     assert!(told(Some("/lib/libfoo.so")).ends_with("give its file with --symbols"));
     for image in [None, Some("//anon"), Some("[vdso]")] {
@@ -276,7 +286,7 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
         let image = Some("/usr/lib/libfoo.so".to_owned());
         let row = ImpossibleRow { image, by, checked: 10, impossible: 3, share: 0.3 };
         let facts = Facts { impossible_share: 0.31, worst_edges: Some(&row), is_walked_only, ..FINE };
-        let (verdict, text) = problems(facts).remove(0);
+        let Problem { verdict, text, .. } = problems(facts).remove(0);
         assert_eq!(verdict, Verdict::Misleading);
         text
     };
@@ -286,4 +296,31 @@ fn stacks_with_calls_that_no_code_makes_are_told_with_what_helps() {
          `/usr/lib/libfoo.so`: record with --unwind auto"
     );
     assert!(told(FoundBy::UnwindRules, false).contains("it has no unwind tables that fit"));
+}
+
+#[test]
+fn names_and_stacks_are_problems_of_their_own() {
+    let limits = |facts: Facts<'_>| problems(facts).iter().map(|problem| problem.limits).collect::<Vec<_>>();
+    let nameless = Facts { named_share: Some(0.1), worst: Some(Reason::NoSymbol), ..FINE };
+    assert_eq!(limits(nameless), [Limits::Names]);
+    assert_eq!(limits(Facts { rooted_share: Some(0.1), ..FINE }), [Limits::Stacks]);
+    assert_eq!(
+        limits(Facts { rooted_share: Some(0.1), ..nameless }),
+        [Limits::Stacks, Limits::Names],
+        "the worse first"
+    );
+    // Addresses in no mapping are no code that lacks a name.
+    assert_eq!(limits(Facts { worst: Some(Reason::Unmapped), ..nameless }), [Limits::Stacks]);
+}
+
+#[test]
+fn a_deep_stack_counts_as_much_as_a_shallow_one() {
+    let deep: Vec<String> = (0..1_000).map(|_| "?".to_owned()).collect();
+    let mut profile = fixture::profile(&[("main;work", 97), (&deep.join(";"), 3)]);
+    for function in &mut profile.names.functions {
+        function.reason = (&*function.name == "?").then_some(Reason::Jit);
+    }
+    let found = unnamed(&profile);
+    assert_eq!((found.frames, found.by_frame[&Reason::Jit]), (97 * 2 + 3_000, 3_000));
+    assert!((found.by_sample[&Reason::Jit] - 0.03).abs() < 1e-9, "{:?}", found.by_sample);
 }

@@ -139,14 +139,14 @@ impl Health {
 
     /// Writes the page.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
-        let (style, verdict) = match self.quality.verdict {
-            Verdict::Good => (Style::Good, "good"),
-            Verdict::Usable => (Style::Warn, "usable"),
-            Verdict::Misleading => (Style::Bad, "misleading"),
+        let style = match self.quality.verdict {
+            Verdict::Good => Style::Good,
+            Verdict::Usable => Style::Warn,
+            Verdict::Misleading => Style::Bad,
         };
         page.styled(Style::Dim, &format!("{}: how good this data is", shown(report.loaded.path)));
         page.gap();
-        page.item("verdict", &page.style(style, verdict));
+        page.item("verdict", &page.style(style, &self.quality.said()));
         self.advice.iter().for_each(|line| page.item("", line));
         page.item("samples", &self.samples_text());
         super::events::unshown(report).into_iter().for_each(|line| page.item("", &line));

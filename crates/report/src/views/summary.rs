@@ -37,9 +37,9 @@ Examples:
   icecore-report demo.icecore --comm cc1        the same, of one program
   icecore-report demo.icecore --json | jq .verdict
 
-The verdict: misleading if more than 10% of the samples were lost, or fewer than 50% of the frames \
-have a name; usable if more than 1% were lost, or fewer than 90% of the frames have a name, or of the \
-user stacks reach a root, or if the file is damaged; else good.
+The verdict: misleading if more than 10% of the samples were lost; usable if more than 1% were lost, or fewer \
+than 90% of the user stacks reach a root, or if the file is damaged; else good. Names are judged apart: most are \
+missing if fewer than 50% of the frames of a sample have one, some if fewer than 90% have.
 
 On a terminal it leaves out less important lines, to fit into 24; with --wide, or through a pipe, it has all.")]
 pub struct Args;

@@ -114,7 +114,7 @@ pub(super) struct Facts {
     /// From when to when it was recorded, ns on the common clock.
     span_ns: (u64, u64),
     /// How good the data is.
-    verdict: Option<Verdict>,
+    verdict: Option<(Verdict, String)>,
     /// Samples in the file.
     in_file: u64,
     /// Samples that were lost.
@@ -171,6 +171,7 @@ impl Facts {
             is_usual: chosen.has(position),
         });
         let quality = Quality::new(report, in_file, lost(tables));
+        let verdict = (quality.verdict, quality.said());
         let mut remarks = quality.problems;
         let losses = other_losses(tables);
         remarks
@@ -190,7 +191,7 @@ impl Facts {
             events: events.collect(),
             zero_ns: tables.parts.zero_ns(),
             span_ns: Spans::new(tables, &loaded.filter).hull_ns(),
-            verdict: Some(quality.verdict),
+            verdict: Some(verdict),
             in_file,
             lost: lost(tables),
             remarks,

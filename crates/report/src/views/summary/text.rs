@@ -163,12 +163,12 @@ impl Summary {
 
     fn how_good(&self, file: &Path, detail: Detail, page: &mut Page) {
         let Quality { verdict, problems, .. } = &self.quality;
-        let (style, word) = match verdict {
-            Verdict::Good => (Style::Good, "good"),
-            Verdict::Usable => (Style::Warn, "usable"),
-            Verdict::Misleading => (Style::Bad, "misleading"),
+        let style = match verdict {
+            Verdict::Good => Style::Good,
+            Verdict::Usable => Style::Warn,
+            Verdict::Misleading => Style::Bad,
         };
-        let verdict = page.style(style, word);
+        let verdict = page.style(style, &self.quality.said());
         page.item("quality", &verdict);
         for problem in problems.iter().take(detail.problems()) {
             page.sentence(style, 2, problem);

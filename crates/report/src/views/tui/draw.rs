@@ -63,11 +63,11 @@ impl Look {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
 
-    fn verdict(self, verdict: Verdict) -> (&'static str, Style) {
+    fn verdict(self, verdict: Verdict) -> Style {
         match verdict {
-            Verdict::Good => ("good", self.colored(Color::Green)),
-            Verdict::Usable => ("usable", self.colored(Color::Yellow).add_modifier(Modifier::BOLD)),
-            Verdict::Misleading => ("misleading", self.colored(Color::Red).add_modifier(Modifier::BOLD)),
+            Verdict::Good => self.colored(Color::Green),
+            Verdict::Usable => self.colored(Color::Yellow).add_modifier(Modifier::BOLD),
+            Verdict::Misleading => self.colored(Color::Red).add_modifier(Modifier::BOLD),
         }
     }
 }
@@ -190,7 +190,10 @@ fn status(app: &App<'_>, look: Look, area: Rect, buffer: &mut Buffer) {
     }
     let facts = app.facts;
     let lost = if facts.lost > 0 { things(facts.lost, "sample") + " lost" } else { "none lost".to_owned() };
-    let (verdict, style) = facts.verdict.map_or(("unknown", Style::new()), |it| look.verdict(it));
+    let (verdict, style) = facts
+        .verdict
+        .as_ref()
+        .map_or(("unknown", Style::new()), |(verdict, said)| (&**said, look.verdict(*verdict)));
     if let Some(found) = &app.found {
         let lost = if facts.lost > 0 { format!(", {lost}") } else { String::new() };
         let text = format!("{} · data {verdict}{lost}", self::found(app, found));

@@ -40,7 +40,7 @@ fn facts() -> Facts {
         events: vec![clock],
         processes: vec![owned("7", "make"), owned("8", "cc1")],
         threads: vec![owned("7/7", "make"), owned("8/8", "cc1")],
-        verdict: Some(Verdict::Good),
+        verdict: Some((Verdict::Good, "good".to_owned())),
         in_file: 10,
         ..Facts::default()
     }
