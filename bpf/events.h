@@ -53,12 +53,24 @@ static __always_inline __u32 current_every(struct choice *choice)
 	return current;
 }
 
-/* A call whose return will be weighed. At the return the stack pointer is what it was before the call, so calls that end by longjmp or
- * an exception take no other call's return. */
+/* Calls whose returns will be weighed. At the return the stack pointer is what it was before the call, so calls that end by longjmp or an
+ * exception take no other call's return. A function that ends in a jump to another one (a tail call) leaves it its stack pointer: both
+ * return at once. Kernels before 6.7 do not tell the function. */
 struct call {
 	__u32 tid;
 	__u32 event;
 	__u64 sp;
+	__u64 function;
+};
+
+/* Functions that jump to each other return in the opposite order of their begins. So many of these are known; a call that longjmp has left
+ * is the oldest one, and gives way to others. */
+#define MAX_JUMPS 4
+
+struct begins {
+	__u32 next;
+	__u32 known;
+	__u64 ns[MAX_JUMPS];
 };
 
 /* When these calls began. The kernel may evict those that it was asked for least lately, when there are too many; their returns are
@@ -67,31 +79,50 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct call);
-	__type(value, __u64);
+	__type(value, struct begins);
 } calls SEC(".maps");
 
-/* Notes that a function begins. */
-static __always_inline void note_call(__u32 event, __u64 sp)
+/* Helpers for attach cookies and for the function came together (5.15). */
+static __always_inline struct call call_of(void *ctx, __u32 event, __u64 sp)
 {
 	struct call call = { .tid = (__u32)bpf_get_current_pid_tgid(), .event = event, .sp = sp };
-	__u64 now = bpf_ktime_get_ns();
 
-	bpf_map_update_elem(&calls, &call, &now, 0);
+	call.function = has_cookies ? bpf_get_func_ip(ctx) : 0;
+	return call;
+}
+
+/* Notes that a function begins. */
+static __always_inline void note_call(void *ctx, __u32 event, __u64 sp)
+{
+	struct call call = call_of(ctx, event, sp);
+	struct begins *known = bpf_map_lookup_elem(&calls, &call), first = {};
+
+	if (known) {
+		known->ns[known->next++ & (MAX_JUMPS - 1)] = bpf_ktime_get_ns();
+		if (known->known < MAX_JUMPS)
+			known->known++;
+		return;
+	}
+	first.next = first.known = 1;
+	first.ns[0] = bpf_ktime_get_ns();
+	bpf_map_update_elem(&calls, &call, &first, 0);
 }
 
 /* Returns how long the function ran that returns now, ns; 0 if that is not known. */
 static __always_inline __u64 duration(__u32 event, const struct context_regs *ctx)
 {
-	struct call call = { .tid = (__u32)bpf_get_current_pid_tgid(), .event = event, .sp = PROBED(sp) };
-	__u64 *began = bpf_map_lookup_elem(&calls, &call), now = bpf_ktime_get_ns(), ns;
+	struct call call = call_of((void *)ctx, event, PROBED(sp));
+	struct begins *begins = bpf_map_lookup_elem(&calls, &call);
+	__u64 now = bpf_ktime_get_ns(), began;
 
-	if (!began) {
+	if (!begins || !begins->known) {
 		count_loss(LOSS_UNPAIRED);
 		return 0;
 	}
-	ns = now > *began ? now - *began : 1;
-	bpf_map_delete_elem(&calls, &call);
-	return ns;
+	began = begins->ns[--begins->next & (MAX_JUMPS - 1)];
+	if (!--begins->known)
+		bpf_map_delete_elem(&calls, &call);
+	return now > began ? now - began : 1;
 }
 
 /* Returns what a hit of a probe weighs by the registers at its instruction; 0 if it is no sample. */

@@ -113,7 +113,7 @@ static __always_inline void note_call_of(void *ctx)
 		count_loss(LOSS_UNPAIRED);
 		return;
 	}
-	note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
+	note_call(ctx, EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
 }
 
 /* A function of the kernel begins, or returns to where the registers lead. */
@@ -178,7 +178,7 @@ int kprobe_of_call(void *ctx)
 	__u64 sp = PROBED(sp);
 
 	if (is_hit_wanted())
-		note_call(EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
+		note_call(ctx, EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);
 	return 0;
 }
 

@@ -5,6 +5,8 @@
  *   returns fork 1     a function that forks: two processes return from it
  *   returns leaps N    N calls of `stays`, whose end comes after longjmp has left two levels of `leaps` below it
  *   returns deep N     a function that calls itself, N levels deep
+ *   returns jumps N    N times functions that end in a jump to the next one, all of which return at once: two that jump to each other, and
+ *                      a last one
  *   returns give N     `gives` and `gives_int` return -N, … N; of `gives_int` argument and result are `int`, with 7 in the upper half
  *
  * Prints a line for each return of a timed function, in order: the thread, the time inside of the function, and the time around its call.
@@ -154,6 +156,48 @@ KEPT void timed_forks(void)
 	RETURN;
 }
 
+#define JUMPS 4
+static __thread long jumped_ns[JUMPS], ended_ns;
+
+KEPT void timed_last(void)
+{
+	jumped_ns[0] = now();
+	spin(20);
+	ended_ns = now();
+	END;
+}
+
+KEPT void timed_bounces(long levels);
+
+KEPT void timed_jumps(long levels)
+{
+	jumped_ns[levels] = now();
+	spin(10);
+	if (levels > 1)
+		timed_bounces(levels - 1);
+	else
+		timed_last();
+}
+
+KEPT void timed_bounces(long levels)
+{
+	jumped_ns[levels] = now();
+	spin(30);
+	timed_jumps(levels - 1);
+}
+
+/* The last one to begin is the first one to return. */
+static void jumps(void)
+{
+	long from_ns = now();
+
+	timed_jumps(JUMPS - 1);
+	for (long level = 0; level < JUMPS; level++) {
+		calls->all[calls->count].inside_ns = ended_ns - jumped_ns[level];
+		calls->all[calls->count++].around_ns = now() - (level == JUMPS - 1 ? from_ns : jumped_ns[level + 1]);
+	}
+}
+
 KEPT long gives(long n)
 {
 	__asm__ volatile("" : "+r"(n));
@@ -210,6 +254,9 @@ int main(int argc, char **argv)
 		CALL(timed_forks());
 	if (!strcmp(what, "deep"))
 		CALL(timed_nests(n, 1));
+	if (!strcmp(what, "jumps"))
+		for (long i = 0; i < n; i++)
+			jumps();
 	if (!strcmp(what, "give"))
 		for (long i = -n; i <= n; i++)
 			gives(i), gives_int((7L << 32) + i);

@@ -189,6 +189,20 @@ fn root_a_return_can_weigh_how_long_the_function_ran() {
 }
 
 #[test]
+fn root_functions_that_jump_to_each_other_each_weigh_how_long_they_ran() {
+    let rounds = 100;
+    let events = ["uretprobe:{}:timed_*,weight=duration"];
+    let recorded = recorded(&returns(), &[], &events, &["jumps", &rounds.to_string()]);
+    assert_eq!(recorded.lost(), serde_json::json!({}));
+    let told = times(&recorded).into_values().next().expect("one thread");
+    let weights: Vec<u64> = recorded.samples(&[]).iter().map(|sample| sample.number("weight")).collect();
+    assert_eq!((told.len(), weights.len()), (4 * rounds, 4 * rounds));
+    for (at, (weight, (inside, around))) in weights.iter().zip(&told).enumerate() {
+        assert!((inside..=around).contains(&weight), "{at}: {inside} <= {weight} <= {around}");
+    }
+}
+
+#[test]
 fn root_a_return_without_a_known_begin_is_counted() {
     let options = ["--max-event-rate", "0", "-e"];
     let event = format!("uretprobe:{}:timed_*,weight=duration", returns().display());

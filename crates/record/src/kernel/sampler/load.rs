@@ -27,7 +27,7 @@ const MAX_WAKEUP_BYTES: u64 = 1 << 20;
 /// The number of threads whose waits can be followed at one time: 38 MiB of the kernel's memory, on Linux 6.18 only if there
 /// are so many.
 const MAX_WAITING: u32 = 128 << 10;
-/// The number of calls whose durations can be measured at one time: 6 MiB of the kernel's memory.
+/// The number of calls whose durations can be measured at one time: 9 MiB of the kernel's memory.
 const MAX_CALLS: u32 = 64 << 10;
 /// The number of threads whose stacks are copied when they leave their CPU: 18 MiB of the kernel's memory.
 const MAX_WAIT_COPIES: u32 = 8 << 10;
