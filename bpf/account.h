@@ -54,6 +54,24 @@ static __always_inline void send_account(struct task_struct *task, __u32 moment)
 	bpf_ringbuf_submit(record, wakeup_flags());
 }
 
+/* A thread that is not the first one executes a program, and takes over the id of the first: what it ran until now it ran under its own.
+ * The caller is that thread, so nothing is missing but the current tick. */
+static __always_inline void send_account_until_exec(struct task_struct *task, __u32 old_tid)
+{
+	struct cpu_time_record *record;
+
+	if (!is_accounted(task))
+		return;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(LOSS_RING_FULL_TASK);
+		return;
+	}
+	read_account(record, task, ACCOUNT_RUNNING);
+	record->tid = old_tid;
+	bpf_ringbuf_submit(record, wakeup_flags());
+}
+
 /* Writes the account of every thread to the reader of the iterator. */
 SEC("iter/task")
 int on_every_task(struct bpf_iter__task *ctx)

@@ -89,6 +89,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 		bpf_map_delete_elem(&target_tids, &old);
 	}
 
+	if (old != tid)
+		send_account_until_exec(task, old);
 	leave_wait_stack(task);
 	bpf_map_delete_elem(&go_tgids, &tgid);
 	if (copy_mode == COPY_UNTRUSTED)

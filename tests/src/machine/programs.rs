@@ -84,6 +84,8 @@ programs! {
     counted: "counted.c", [["-O1", "-pthread"]];
     /// Four processes that work in turns of ten milliseconds.
     in_step: "in_step.c", [WITH_FRAMES];
+    /// Executes a program in a thread that is not the first one.
+    executes: "executes.c", [WITH_FRAMES];
     /// Runs a program that is in no file.
     in_memory: "in_memory.c", [["-O1"]];
     /// A library to be preloaded.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_tests::machine::{Recorded, in_step, report, text};
+use icecore_tests::machine::{Recorded, executes, in_step, report, text};
 use serde_json::Value;
 
 /// Runs four processes that work 2 of every 10 ms at moments of their own.
@@ -67,6 +67,19 @@ fn root_a_round_rate_is_not_in_step() {
     assert!((0.7..1.3).contains(&agreement), "{agreement}");
     let notes = recorded.json("info", &[])["session"]["notes"].to_string();
     assert!(notes.contains("sampling intervals are jittered"), "{notes}");
+}
+
+#[test]
+fn root_a_thread_that_executes_a_program_ran_before_under_its_own_id() {
+    let program = executes();
+    let recorded =
+        Recorded::new(&["-F", "999", "-q"], &[program.to_str().expect("a path of this test"), "0.3"]);
+    let health = recorded.json("health", &[]);
+    assert!(!problems(&health).contains("in step"), "{}", problems(&health));
+    let threads = recorded.json("top", &["--by", "thread"]);
+    assert!(threads["row_count"].as_u64() >= Some(2), "{threads:#}");
+    let agreement = health["cpu_time_agreement"].as_f64().expect("a number");
+    assert!((0.9..1.1).contains(&agreement), "{agreement}");
 }
 
 #[test]
