@@ -84,6 +84,8 @@ programs! {
     counted: "counted.c", [["-O1", "-pthread"]];
     /// Four processes that work in turns of ten milliseconds.
     in_step: "in_step.c", [WITH_FRAMES];
+    /// Two functions take turns by the clock.
+    alternates: "alternates.c", [WITH_FRAMES];
     /// Executes a program in a thread that is not the first one.
     executes: "executes.c", [WITH_FRAMES];
     /// Runs a program that is in no file.

@@ -46,8 +46,8 @@ pub const WAITING: usize = 2;
 /// The number of files that must be open at one time while the recorder looks at processes and their files.
 const FILES_NEEDED: usize = 64;
 /// The note about the period of a timer.
-const VARIED: &str =
-    "sampling intervals are jittered by up to 5 %, so that no program runs in step with them";
+const VARIED: &str = "sampling intervals are jittered: every 8 samples, or 8 ms, each CPU gets another one, from a half to one and a half of the \
+     period, so that no program runs in step with them";
 
 /// Makes a recording, and returns the exit code of the command (0 without one).
 ///

@@ -293,10 +293,9 @@ impl<'obj> Sampler<'obj> {
         self.links.clear();
     }
 
-    /// Changes the sampling period of a clock on all CPUs, ns. An offline CPU has no event to change.
-    pub(crate) fn set_period(&self, event: usize, period_ns: u64) {
-        let counters = self.counters.iter().filter(|(of, _)| *of == event);
-        counters.for_each(|(_, counter)| perf::set_period(*counter, period_ns));
+    /// Returns the descriptors of an event's counters, one for each CPU. They stay open until [`Self::disarm_sampling`].
+    pub(crate) fn counters(&self, event: usize) -> impl Iterator<Item = RawFd> {
+        self.counters.iter().filter(move |(of, _)| *of == event).map(|(_, counter)| *counter)
     }
 
     /// Opens the iterator that reports the CPU time of every recorded thread; `None` if the kernel has none.

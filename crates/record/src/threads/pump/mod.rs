@@ -21,7 +21,7 @@ use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
-use crate::threads::jitter::Jitter;
+use crate::threads::jitter::Varying;
 pub use begin::{Begin, Phase};
 pub use progress::{Looks, Progress};
 
@@ -137,20 +137,17 @@ impl Pump<'_> {
         let taken = Mutex::new(std::mem::take(&mut seen.records));
         let has_accounts = self.options.accounts() && early.is_none();
         let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
-        let varied =
-            (0..).zip(self.events).filter_map(|(number, event)| Some((number, event.varied_period()?)));
-        let mut jitters: Vec<(usize, Jitter)> =
-            varied.map(|(number, period)| (number, Jitter::new(period))).collect();
         let ended_by = if let Some(reason) = early {
             reason
         } else {
             let ring = sampler.ring(take_into(&taken))?;
+            let varied =
+                self.events.iter().enumerate().filter_map(|(n, event)| Some((n, event.varied_period()?)));
+            let timers =
+                varied.flat_map(|(n, period)| sampler.counters(n).map(move |counter| (counter, period)));
+            // It ends before the counters are closed.
+            let _varying = Varying::begin(timers.collect());
             loop {
-                for (event, jitter) in &mut jitters {
-                    if let Some(period_ns) = jitter.change(Instant::now()) {
-                        sampler.set_period(*event, period_ns);
-                    }
-                }
                 sweep.look(false, &mut |record| keep(&taken, record));
                 seen.readings.extend(census.look(false, &mut |record| keep(&taken, record)));
                 let look_in = seen.look_in();
