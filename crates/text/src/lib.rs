@@ -7,6 +7,7 @@
 //! | [`door`] | the writer through which everything goes to a terminal |
 //! | [`fit`] | texts cut to a number of columns |
 //! | [`glob`], [`near`] | patterns with wildcards; what a misspelt word may be meant for |
+//! | [`name`] | names of functions cut to a number of columns |
 //! | `page` | lines for people, with or without color |
 //! | [`path`] | paths as text, and as words of a shell's command line |
 //! | [`quantity`] | numbers, bytes, durations, shares |
@@ -21,6 +22,7 @@ pub mod csv;
 pub mod door;
 pub mod fit;
 pub mod glob;
+pub mod name;
 pub mod near;
 mod page;
 pub mod path;

@@ -1,6 +1,6 @@
 //! Text for people, under construction: lines, styles, names that are cut to a width.
 
-use crate::{fit, quantity};
+use crate::{fit, name, quantity};
 
 /// Text under construction, with or without color.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ impl Page {
         };
         let indent = fit::indented(indent, width / 3);
         let taken = [figures, &indent, end].map(fit::columns).into_iter().sum();
-        let name = fit::cut(name, width.saturating_sub(taken).max(LEAST_NAME));
+        let name = name::short(name, width.saturating_sub(taken).max(LEAST_NAME));
         self.styled(style, &format!("{figures}{indent}{name}{end}"));
     }
 
@@ -128,7 +128,7 @@ impl Page {
             let link = if position + 1 < names.len() { link } else { "" };
             let before = if is_begun { &indent } else { &line };
             let taken = fit::columns(before) + fit::columns(link.trim_end());
-            let name = fit::cut(name, width.saturating_sub(taken).max(LEAST_NAME));
+            let name = name::short(name, width.saturating_sub(taken).max(LEAST_NAME));
             if is_begun && fit::columns(&line) + fit::columns(&name) + fit::columns(link.trim_end()) > width {
                 self.line(&line);
                 line.clone_from(&indent);

@@ -1,6 +1,7 @@
 //! Rows of cells under headings.
 
 use crate::fit::{columns, cut, share};
+use crate::name::short;
 use crate::page::{Page, Style};
 
 /// The alignment of a column.
@@ -83,7 +84,7 @@ impl Table {
         for (position, ((cell, (width, most)), (_, align))) in
             cells.zip(widths).zip(&self.columns).enumerate()
         {
-            let cell = cut(cell, *most);
+            let cell = if self.has_names { short(cell, *most) } else { cut(cell, *most) };
             let blanks = " ".repeat(width.saturating_sub(columns(&cell)));
             match align {
                 // Nothing follows the last column.

@@ -15,7 +15,7 @@ use icecore_profile::recording::filter::Filter;
 use icecore_profile::stacks::hits::{self, Apart, Hits, Key, Selection};
 use icecore_profile::stacks::locate::Located;
 use icecore_profile::stacks::waits::WaitGroups;
-use icecore_text::fit::cut;
+use icecore_text::name::short;
 use icecore_text::near::nearest;
 use icecore_text::quantity::{count, things};
 
@@ -163,7 +163,7 @@ fn by_samples(samples: Map<String, u64>) -> Vec<String> {
 
 /// Lists the most frequent values.
 fn listed(known: &[String]) -> String {
-    let listed = known.iter().take(LISTED).map(|value| cut(value, LONGEST)).collect::<Vec<_>>().join(", ");
+    let listed = known.iter().take(LISTED).map(|value| short(value, LONGEST)).collect::<Vec<_>>().join(", ");
     match known.len().saturating_sub(LISTED) {
         _ if known.is_empty() => ": there is none".to_owned(),
         0 => format!(": all are of {listed}"),

@@ -1,7 +1,7 @@
 //! Writes the walks by unwind tables that differ from unwound copies of their stacks.
 
 use icecore_analysis::audit::{Audit, DisagreementRow};
-use icecore_text::fit::cut;
+use icecore_text::name::short;
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, percent, things};
 use icecore_text::{Align, Page, Style, Table};
@@ -71,6 +71,6 @@ fn stacks(row: &DisagreementRow, page: &mut Page) {
 
 fn frames(label: &str, lines: impl Iterator<Item = String>, page: &mut Page) {
     for (position, line) in lines.enumerate() {
-        page.item(if position == 0 { label } else { "" }, &cut(&line, FRAME_LEN));
+        page.item(if position == 0 { label } else { "" }, &short(&line, FRAME_LEN));
     }
 }

@@ -7,6 +7,7 @@ use crate::views::flame::file::default_name;
 use crate::views::left_out;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::fit::cut;
+use icecore_text::name;
 use icecore_text::path::{command, quoted, shown};
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{bytes, count, duration, percent, ranges, things, utc, weight};
@@ -305,8 +306,8 @@ impl Summary {
             page.rows_left().map_or(usize::MAX, |rows| rows.saturating_sub(after).max(detail.functions()));
         for row in self.functions.iter().take(fitting) {
             let [own, total, image, name] = row.cells();
-            let [image, name] =
-                [(&image, IMAGE_LEN), (&name, NAME_LEN)].map(|(text, len)| cut(text, len).into_owned());
+            let (image, name) =
+                (cut(&image, IMAGE_LEN).into_owned(), name::short(&name, NAME_LEN).into_owned());
             table.row(vec![own, total, image, name]);
         }
         page.table(&table);

@@ -9,6 +9,7 @@ use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::chart::chart;
 use icecore_text::fit::cut;
+use icecore_text::name;
 use icecore_text::path::quoted;
 use icecore_text::quantity::{count, mean_weight, percent, things};
 use icecore_text::{Align, Page, Style, Table};
@@ -192,7 +193,7 @@ impl What {
             }
             Self::Processes { comm } => format!("process `{}`", cut(comm, NAME)),
             Self::Threads { comm } => format!("thread `{}`", cut(comm, NAME)),
-            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", cut(name, NAME)),
+            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", name::short(name, NAME)),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{History, RecordingRow, Trend};
 use icecore_profile::named::names::short;
 use icecore_text::chart::chart;
 use icecore_text::fit::cut;
+use icecore_text::name;
 use icecore_text::path::quoted;
 use icecore_text::quantity::{count, percent, things, utc};
 use icecore_text::{Align, Page, Style, Table};
@@ -174,7 +175,7 @@ impl Trend {
 impl History {
     /// Returns its name, and the image if that is something else.
     fn called(&self) -> String {
-        let name = cut(&self.name, 60);
+        let name = name::short(&self.name, 60);
         match self.image.as_deref().map(short) {
             Some(image) if image != short(&self.name) => format!("{name} ({image})"),
             _ => name.into_owned(),

@@ -12,6 +12,7 @@ use crate::views::tui::words;
 use icecore_analysis::explore::call_tree::{CallTree, Label, Node};
 use icecore_profile::named::Amount;
 use icecore_profile::named::names::short;
+use icecore_text::name::short as shortened;
 use icecore_text::quantity::{count, percent, weight};
 
 /// The columns of a pane: a heading, and how its lines are made.
@@ -115,7 +116,13 @@ impl Columns {
             x = (x + self.middle + 2).min(area.right());
         }
         let name = Rect { x, y, width: area.right() - x, height: 1 };
-        scrolled(buffer, name, &cells.name, by, style);
+        if by > 0 {
+            return scrolled(buffer, name, &cells.name, by, style);
+        }
+        let indent = cells.name.char_indices().nth(cells.indent).map_or(0, |(at, _)| at);
+        let (indent, text) = cells.name.split_at(indent);
+        let text = format!("{indent}{}", shortened(text, left(x).saturating_sub(cells.indent)));
+        scrolled(buffer, name, &text, 0, style);
     }
 
     fn cells(&self, app: &App<'_>, item: &Item) -> Cells {
