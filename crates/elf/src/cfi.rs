@@ -37,7 +37,7 @@ pub fn eh_frame<'d>(
 }
 
 /// Reads all descriptions of a section and their offsets. It skips what is too long or cannot be read, and ends where the section is
-/// torn.
+/// torn. A length of zero is no end: BOLT leaves such terminators between its descriptions and the older ones.
 ///
 /// # Cost  one pass over the section, as far as it is read
 pub fn fdes<'s, 'd: 's, E: Endianity + 's, S: UnwindSection<EndianSlice<'d, E>>>(
@@ -49,9 +49,6 @@ pub fn fdes<'s, 'd: 's, E: Endianity + 's, S: UnwindSection<EndianSlice<'d, E>>>
         loop {
             let off = next;
             let len = word(section, off)?;
-            if len == 0 && S::has_zero_terminator() {
-                return None;
-            }
             // A description of the 64-bit format ends the pass: its length is taken for one of 4 GiB. Nobody writes them.
             next = off.checked_add(4)?.checked_add(len as usize)?;
             if let Some(fde) = fde(section, bases, off, &mut cie) {
@@ -106,6 +103,9 @@ mod tests {
         assert!(
             rows.map(|(Svma(start), Svma(fde))| (start, fde)).eq(found.iter().copied()) && found.len() > 1000
         );
+        let twice = [bytes, &[0; 4], bytes].concat();
+        let (section, bases) = eh_frame(&layout, &twice, at);
+        assert_eq!(fdes(&section, &bases).count(), 2 * found.len(), "a terminator is no end");
         for len in (0..bytes.len()).step_by(997) {
             let (section, bases) = eh_frame(&layout, &bytes[..len], at);
             assert!(fdes(&section, &bases).count() < found.len());

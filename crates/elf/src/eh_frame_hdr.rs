@@ -74,6 +74,12 @@ impl<'d> EhFrameHdr<'d> {
         self.rows.is_sorted_by_key(|[function, _]| self.endian.read_i32(*function))
     }
 
+    /// The address of the last FDE in memory to which a row leads.
+    pub(crate) fn last_entry(&self) -> Svma {
+        let entries = self.rows.iter().map(|[_, fde]| relative(self.at.0, *fde, self.endian));
+        entries.max().unwrap_or(self.eh_frame)
+    }
+
     /// The first address of a function and the address of its FDE, by its number.
     pub fn row(&self, number: usize) -> Option<(Svma, Svma)> {
         let [function, fde] = self.rows.get(number)?;

@@ -17,6 +17,7 @@ use gimli::{
     BaseAddresses, CfaRule, EndianSlice, Register, RegisterRule, RunTimeEndian, UnwindContext,
     UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow,
 };
+use object::Endian as _;
 use object::read::ReadRef;
 
 use crate::{EhFrameHdr, Layout, Machine, Svma, cfi};
@@ -137,7 +138,14 @@ impl WalkRows {
         let mut context = Context::new_in();
         if let Some((at, bytes)) = section(file, layout) {
             let (section, bases) = cfi::eh_frame(layout, bytes, at);
-            for (_, fde) in cfi::fdes(&section, &bases) {
+            let table = EhFrameHdr::of_file(file, layout).filter(EhFrameHdr::is_sorted);
+            for (off, fde) in cfi::fdes(&section, &bases) {
+                // A tool that rewrites programs leaves the older description of a function behind the one that counts.
+                let (start, fde_at) = (Svma(fde.initial_address()), Svma(at.wrapping_add(off as u64)));
+                let listed = table.and_then(|table| table.before(start)).filter(|listed| listed.0 == start);
+                if listed.is_some_and(|(_, listed_at)| listed_at != fde_at) {
+                    continue;
+                }
                 compiler.function(&section, &bases, &fde, &mut context);
                 if compiler.rows.len() > MAX_ROWS {
                     return None;
@@ -150,14 +158,18 @@ impl WalkRows {
     }
 }
 
-/// Returns the address and the bytes of `.eh_frame`; without section headers `.eh_frame_hdr` leads to it, and it marks its own end.
+/// Returns the address and the bytes of `.eh_frame`; without section headers `.eh_frame_hdr` leads to it, and to its last description.
 fn section<'d>(file: impl ReadRef<'d>, layout: &Layout) -> Option<(u64, &'d [u8])> {
     if let Some(section) = layout.section(".eh_frame").filter(|section| !section.is_nobits) {
         return (section.len <= MAX_EH_FRAME_BYTES)
             .then(|| Some((section.at.0, layout.bytes_of(section, file)?)))?;
     }
-    let at = EhFrameHdr::of_file(file, layout)?.eh_frame();
-    let (off, len) = layout.rest_of_segment(at)?;
+    let table = EhFrameHdr::of_file(file, layout)?;
+    let at = table.eh_frame();
+    let (off, rest) = layout.rest_of_segment(at)?;
+    let last = table.last_entry().0.checked_sub(at.0).filter(|last| *last < rest)?;
+    let len = layout.endian.read_u32(*file.read_bytes_at(off.0.checked_add(last)?, 4).ok()?.first_chunk()?);
+    let len = last.checked_add(4 + u64::from(len))?.min(rest);
     Some((at.0, file.read_bytes_at(off.0, len.min(MAX_EH_FRAME_BYTES)).ok()?))
 }
 

@@ -152,3 +152,53 @@ fn the_bits_of_a_row_are_those_of_the_walk() {
     let row = Row { at: 0x1234_5678, cfa: 0x7_9abc, fp: 0xde, kind: RowKind::Mark, is_start: true };
     assert_eq!(row.bits(), 0xc6f7_9abc_1234_5678);
 }
+
+#[test]
+fn of_two_descriptions_of_a_function_the_listed_one_counts() {
+    let function = |directive: &str| format!(".cfi_startproc; {directive}; nop; .cfi_endproc;");
+    let [one, two] = [".cfi_def_cfa_offset 16", ".cfi_def_cfa_offset 32"].map(function);
+    let mut elf = assembled(&format!(".globl _start; _start: {one} {two}"));
+    let layout = Layout::read(&elf[..]).expect("ELF");
+    let [(first, _), (second, fde_at)] = [0, 1].map(|number| {
+        EhFrameHdr::of_file(&elf[..], &layout).and_then(|table| table.row(number)).expect("two functions")
+    });
+    let begin = |rows: &WalkRows| (layout.rest_of_segment(first).expect("code").0.0 - rows.begin) as u32;
+    let cfa = |elf: &[u8]| {
+        let rows = rows_of(elf);
+        [0, 1].map(|at| row(&rows, begin(&rows) + at)).map(|row| (row.kind, row.cfa))
+    };
+    assert_eq!(cfa(&elf), [(RowKind::Sp, 2), (RowKind::Sp, 4)]);
+    // Now the second description is another one of the first function, which is not listed.
+    let at = layout.rest_of_segment(fde_at).expect("unwind tables").0.0 as usize + 8;
+    let distance = i32::from_le_bytes(*elf[at..].first_chunk().expect("a description"));
+    let moved = distance - (second.0 - first.0) as i32;
+    elf[at..at + 4].copy_from_slice(&moved.to_le_bytes());
+    assert_eq!(cfa(&elf), [(RowKind::Sp, 2), (RowKind::Unknown, 0)]);
+}
+
+#[test]
+fn descriptions_behind_a_terminator_are_read_with_section_headers_and_without() {
+    let source = ".globl _start; _start: .cfi_startproc; .cfi_def_cfa_offset 16; nop; .cfi_endproc
+        .cfi_startproc; .cfi_def_cfa_offset 32; nop; .cfi_endproc";
+    let elf = assembled(source);
+    let whole = rows_of(&elf);
+    assert_eq!(whole.rows.iter().filter(|row| row.kind == RowKind::Sp).count(), 2);
+    let mut headless = elf.clone();
+    // e_shoff, e_shnum, e_shstrndx
+    headless[40..48].fill(0);
+    headless[60..64].fill(0);
+    assert_eq!(rows_of(&headless), whole);
+    // The first description becomes a terminator and padding.
+    let layout = Layout::read(&elf[..]).expect("ELF");
+    let (_, fde_at) =
+        EhFrameHdr::of_file(&elf[..], &layout).and_then(|table| table.row(0)).expect("a function");
+    let at = layout.rest_of_segment(fde_at).expect("unwind tables").0.0 as usize;
+    let len = u32::from_le_bytes(*elf[at..].first_chunk().expect("a description")) as usize;
+    for mut elf in [elf, headless] {
+        elf[at..at + 4 + len].fill(0);
+        let rows = rows_of(&elf);
+        let told: Vec<u32> =
+            rows.rows.iter().filter(|row| row.kind == RowKind::Sp).map(|row| row.cfa).collect();
+        assert_eq!(told, [4]);
+    }
+}
