@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::lines::{self, CodeRange, Debug};
 use super::read_at::{ReadAt, u32_at, u64_at};
-use super::{MAX_NAME_BYTES, Requested};
+use super::{MAX_NAME_BYTES, Requested, perf_map};
 use crate::track::jit::Piece;
 
 /// At most this many records of a file are read, which takes a few seconds. The code itself, most of the file, is not read.
@@ -13,7 +13,8 @@ const MAX_RECORDS: usize = 4 << 20;
 /// The number of pieces of code that are remembered because they may move: 64 MiB of memory.
 const MAX_PIECES: usize = 1 << 20;
 const MAGIC: u32 = 0x4a69_5444;
-/// The flag of a file whose times come from a processor counter, so that they cannot be compared with the times of samples.
+/// The flag of a file whose times come from a processor counter, so that they cannot be compared with the times of samples: then nobody
+/// knows which of several pieces at an address a sample hit.
 const ARCH_TIMESTAMPS: u64 = 1;
 const HEADER_LEN: u64 = 40;
 const LOAD: u32 = 0;
@@ -48,13 +49,14 @@ pub fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>,
         pieces: Vec::new(),
     };
     let is_cut = dump.read().unwrap_or(false);
-    let mut lines = dump.lines;
+    let (has_times, mut lines) = (dump.has_times, dump.lines);
     let piece = |(piece, Texts { name, debug }): (Piece, Texts)| {
         let wanted = CodeRange { start: piece.start, end: piece.end, asked };
         let lines = debug.map_or_else(Vec::new, |debug| lines.lines(file, debug, wanted));
         Some(Piece { name: name.of(file)?, lines, ..piece })
     };
-    (dump.pieces.into_iter().filter_map(piece).collect(), is_cut)
+    let pieces: Vec<Piece> = dump.pieces.into_iter().filter_map(piece).collect();
+    (if has_times { pieces } else { perf_map::without_times(pieces, asked) }, is_cut)
 }
 
 struct Dump<'a, S: ?Sized> {
@@ -271,6 +273,17 @@ mod tests {
     #[test]
     fn times_of_another_clock_are_left_out() {
         assert_eq!(found(&example(ARCH_TIMESTAMPS), &[0x2000]), [row(0x2000, 0, 0, "second")]);
+    }
+
+    #[test]
+    fn code_at_one_address_without_times_is_one_or_the_other() {
+        let asked = [0x1004, 0x2004, 0x9004].map(Avma);
+        let (pieces, _) = find(&example(ARCH_TIMESTAMPS)[..], &Requested::new(&asked));
+        let told: Vec<(u64, &[u8], usize)> =
+            pieces.iter().map(|piece| (piece.start.0, &piece.name[..], piece.lines.len())).collect();
+        let expected: [(u64, &[u8], usize); 3] =
+            [(0x2000, b"second", 0), (0x9000, b"first", 1), (0x1000, b"first or third", 0)];
+        assert_eq!(told, expected, "of code that is one or the other no lines are known");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 
 use icecore_elf::Avma;
+use rustc_hash::FxHashMap;
 
 use super::{MAX_NAME_BYTES, Requested};
 use crate::track::jit::Piece;
@@ -65,6 +66,31 @@ pub fn find_in(reader: impl BufRead, known_len: u64, asked: &Requested<'_>) -> i
     })?;
     compact(&mut pieces, &mut at);
     Ok(pieces.into_iter().map(NamedCode::into_piece).collect())
+}
+
+/// Gives pieces of code without times, in the order in which they were made, the names that they could have: of the lines, those that
+/// belong to one name alone.
+pub(super) fn without_times(made: Vec<Piece>, asked: &Requested<'_>) -> Vec<Piece> {
+    let mut pieces: Vec<NamedCode> = Vec::new();
+    let mut at = vec![usize::MAX; asked.len()];
+    let mut lines = FxHashMap::default();
+    for Piece { start, end, name, lines: own, .. } in made {
+        let held = &mut at[asked.within(start, end)];
+        if !held.is_empty() {
+            take(&mut pieces, held, &NamedCode { start, end, names: vec![name.clone()] });
+            lines.insert((start, end, name), own);
+        }
+        if pieces.len() > 2 * at.len() + 1024 {
+            compact(&mut pieces, &mut at);
+        }
+    }
+    compact(&mut pieces, &mut at);
+    let piece = |named: NamedCode| {
+        let piece = named.into_piece();
+        let lines = lines.remove(&(piece.start, piece.end, piece.name.clone())).unwrap_or_default();
+        Piece { lines, ..piece }
+    };
+    pieces.into_iter().map(piece).collect()
 }
 
 /// A piece of code, as the lines of the map describe it.
