@@ -12,7 +12,7 @@
 #include "wire.h"
 
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
-				      __u32 parent_tgid, __u32 whole_group, __u64 flags)
+				      __u32 parent_tgid, __u16 whole_group, __u16 shares_memory, __u64 flags)
 {
 	struct task_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
@@ -29,6 +29,7 @@ static __always_inline void send_task(__u32 type, struct task_struct *task, __u6
 	record->head.cgroup_id = has_cgroups() ? BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id) : 0;
 	record->parent_tgid = parent_tgid;
 	record->whole_group = whole_group;
+	record->shares_memory = shares_memory;
 	bpf_ringbuf_submit(record, flags);
 }
 
@@ -38,6 +39,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
 	__u32 child_tid = child->pid;
 	__u8 live = TARGET_LIVE;
+	__u16 shares_memory;
 
 	/* A target that the kernel has not removed yet may have had the same number. */
 	if (has_target_lists() && child_tgid == child_tid && bpf_map_lookup_elem(&target_tgids, &child_tgid))
@@ -53,7 +55,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		count_loss(LOSS_TARGETS_FULL);
 	if (copy_mode == COPY_UNTRUSTED && parent_tgid != child_tgid)
 		inherit_trust(parent_tgid, child_tgid);
-	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, wakeup_flags());
+	shares_memory = parent_tgid != child_tgid && child->mm && child->mm == parent->mm;
+	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, shares_memory, wakeup_flags());
 	return 0;
 }
 
@@ -96,7 +99,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	if (copy_mode == COPY_UNTRUSTED)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (is_followed(tgid))
-		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0,
+		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0, 0,
 			  is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
 }
@@ -110,7 +113,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	if (!is_followed(task->tgid))
 		return 0;
 	bpf_map_update_elem(&renamed_ns, &tid, &now, 0);
-	send_task(RECORD_COMM, task, now, comm, 0, 0, wakeup_flags());
+	send_task(RECORD_COMM, task, now, comm, 0, 0, 0, wakeup_flags());
 	return 0;
 }
 
@@ -123,7 +126,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!is_followed(tgid))
 		return 0;
-	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, wakeup_flags());
+	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, 0, wakeup_flags());
 	if (copy_mode == COPY_UNTRUSTED && whole_group)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (!is_target_process(tgid))

@@ -325,14 +325,16 @@ struct stack_record {
 
 /*
  *  off size
- *    0   48  head         of the task that changed; RECORD_FORK: of the child
- *   48    4  parent_tgid  RECORD_FORK only
- *   52    4  whole_group  RECORD_EXIT: 1 if the process has no threads left
+ *    0   48  head           of the task that changed; RECORD_FORK: of the child
+ *   48    4  parent_tgid    RECORD_FORK only
+ *   52    2  whole_group    RECORD_EXIT: 1 if the process has no threads left
+ *   54    2  shares_memory  RECORD_FORK: 1 if the child is another process with the address space of its creator (CLONE_VM)
  */
 struct task_record {
 	struct record_head head;
 	__u32 parent_tgid;
-	__u32 whole_group;
+	__u16 whole_group;
+	__u16 shares_memory;
 };
 
 /* Who ended a wait; the numbers are those of docs/FORMAT.md, `woken by`. */

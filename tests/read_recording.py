@@ -602,6 +602,12 @@ def replay(part):
         elif change == 2 and parent != tgid:
             of = spaces.get(parent)
             own.append(Space(time, (of[-1], time) if of else None))
+        elif change == 7 and parent != tgid and own:
+            # The process keeps its own beginning, and whether it has ended.
+            of = spaces.setdefault(parent, [])
+            if not of:
+                of.append(Space(0))
+            own[-1].mappings, own[-1].copied = of[-1].mappings, of[-1].copied
         elif change == 3:
             own.append(Space(time))
         elif change == 5 and tid == tgid and own:

@@ -62,6 +62,8 @@ fn icecore(file: &Path, places: &[(FileOff, u64)], threads: usize) -> Result<usi
         build_id: Vec::new(),
         size_bytes: file.metadata()?.len(),
         modified_unix_ns: 0,
+        inode: None,
+        has_double: false,
     };
     let offsets: Vec<FileOff> = places.iter().map(|place| place.0).collect();
     let wanted = [Wanted { image: &image, offsets: &offsets }];

@@ -292,7 +292,7 @@ fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), ThreadAccount>) -> Sam
 /// Returns the name of a process, even if no sample hit it; empty if unknown.
 fn process_name(selection: Selection<'_>, tgid: u32, time_ns: u64) -> String {
     let space = selection.spaces.stay(tgid, time_ns).0;
-    let name = space.map_or(0, |space| selection.spaces.process_name(space));
+    let name = space.map_or(0, |space| selection.spaces.process_name(tgid, space));
     selection.tables.text(name).to_owned()
 }
 

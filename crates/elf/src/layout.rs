@@ -95,6 +95,30 @@ impl Layout {
         load.at.0.checked_add(x.0 - load.off.0).map(Svma)
     }
 
+    /// Lists the code that a process has in a range of its memory if the file is mapped there: the addresses, and the offset of the first
+    /// byte. `line` is another mapping of the file in that process: its first address, and the offset there. Where the segments of the
+    /// file share a page, there are several answers, of which one is right.
+    pub fn code_beside(&self, line: (u64, FileOff), memory: &Range<u64>) -> Vec<(Range<u64>, FileOff)> {
+        const PAGE: u64 = 4096;
+        let (start, off) = line;
+        let maps =
+            |load: &&Load| (load.off.0 & !(PAGE - 1)..load.off.0.saturating_add(load.len)).contains(&off.0);
+        let bias = |load: &Load| start.wrapping_sub(off.0).wrapping_sub(load.at.0.wrapping_sub(load.off.0));
+        let mut biases: Vec<u64> = self.loads.iter().filter(maps).map(bias).collect();
+        biases.sort_unstable();
+        biases.dedup();
+        let code = |bias: u64| {
+            let executable = self.loads.iter().filter(|load| load.is_executable);
+            executable.filter_map(move |load| {
+                let begin = load.at.0.wrapping_add(bias);
+                let range = begin.max(memory.start)..begin.checked_add(load.len)?.min(memory.end);
+                let off = load.off.0.checked_add(range.start - begin)?;
+                (range.start < range.end).then_some((range, FileOff(off)))
+            })
+        };
+        biases.into_iter().flat_map(code).collect()
+    }
+
     /// Reports whether the executable segments are as the linker made them: then they have the same size in the
     /// file and in memory. A tool that takes code out and changes the offsets changes the size as well.
     pub fn has_code_offsets(&self) -> bool {

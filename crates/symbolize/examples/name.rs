@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     // Without a build-id a file is the right one if its size is.
     let size_bytes = path.metadata().map_or(0, |file| file.len());
     let path = path.display().to_string();
-    let image = Identity { kind: Kind::File, path, build_id: Vec::new(), size_bytes, modified_unix_ns: 0 };
+    let (kind, build_id, modified_unix_ns, inode, has_double) = (Kind::File, Vec::new(), 0, None, false);
+    let image = Identity { kind, path, build_id, size_bytes, modified_unix_ns, inode, has_double };
     let finder = Finder { search: &Search::default(), embedded: None };
     let answers = symbolize(&[Wanted { image: &image, offsets: &offsets }], &finder, &|_| ());
     for (off, answer) in offsets.iter().zip(&answers[0]) {

@@ -26,7 +26,8 @@
 //! let layout = file.layout()?;
 //! let (entry, _) = layout.rest_of_segment(layout.entry).expect("an executable has code");
 //! let (build_id, path) = (layout.build_id, path.display().to_string());
-//! let image = Identity { kind: Kind::File, path, build_id, size_bytes: file.len, modified_unix_ns: 0 };
+//! let (kind, size_bytes, inode) = (Kind::File, file.len, file.inode);
+//! let image = Identity { kind, path, build_id, size_bytes, modified_unix_ns: 0, inode, has_double: false };
 //!
 //! let finder = Finder { search: &Search::default(), embedded: None };
 //! let answers = symbolize(&[Wanted { image: &image, offsets: &[entry] }], &finder, &|_| ());

@@ -15,6 +15,8 @@ pub enum Reason {
     BuildIdMismatch,
     /// There is no build-id, and size or modification time differ, or were not recorded.
     ImageChanged,
+    /// There is no build-id, and a file of the same size and time lies there, but it is not the file that was recorded.
+    ImageUnproven,
     /// The file cannot be opened, or is broken, or is no ELF file.
     ImageUnreadable,
     /// The image is the right one, and neither symbols nor DWARF cover the address.
@@ -33,12 +35,13 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unmapped,
         Self::ImageMissing,
         Self::NotAFile,
         Self::BuildIdMismatch,
         Self::ImageChanged,
+        Self::ImageUnproven,
         Self::ImageUnreadable,
         Self::NoSymbol,
         Self::Jit,
@@ -59,6 +62,7 @@ impl Reason {
             Self::NotAFile => "not_a_file",
             Self::BuildIdMismatch => "build_id_mismatch",
             Self::ImageChanged => "image_changed",
+            Self::ImageUnproven => "image_unproven",
             Self::ImageUnreadable => "image_unreadable",
             Self::NoSymbol => "no_symbol",
             Self::Jit => "jit",
@@ -78,6 +82,7 @@ impl fmt::Display for Reason {
             Self::NotAFile => "not a regular file",
             Self::BuildIdMismatch => "file is another build",
             Self::ImageChanged => "file changed since the recording",
+            Self::ImageUnproven => "another file of the same size and time lies there",
             Self::ImageUnreadable => "file cannot be read",
             Self::NoSymbol => "no symbol",
             Self::Jit => "JIT code",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::image::fixture::{Fixture, function, identity, nm, run, text};
-use crate::image::{ElfFile, FileOff, Finder, Identity, Search, Svma};
+use crate::image::{ElfFile, FileOff, Finder, Identity, Inode, Search, Svma};
 
 fn nowhere() -> Search {
     Search::nowhere()
@@ -449,11 +449,13 @@ fn every_reason_of_this_room_is_produced() {
     let fixture = Fixture::shared();
     let good = identity(&fixture.stripped);
     let (secret, _) = function(&fixture.with_debug, "secret");
+    let other = good.inode.map(|inode| Inode { number: inode.number + 1, ..inode });
     let cases = [
         (Reason::ImageMissing, Identity { path: "/no/such/file".into(), ..good.clone() }),
         (Reason::NotAFile, Identity { path: "/dev/null".into(), ..good.clone() }),
         (Reason::BuildIdMismatch, Identity { build_id: vec![7; 20], ..good.clone() }),
         (Reason::ImageChanged, Identity { build_id: Vec::new(), size_bytes: 1, ..good.clone() }),
+        (Reason::ImageUnproven, Identity { build_id: Vec::new(), inode: other, ..good.clone() }),
         (Reason::ImageUnreadable, Identity { path: "/etc/passwd".into(), ..good.clone() }),
         (Reason::NoSymbol, good.clone()),
     ];

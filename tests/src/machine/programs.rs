@@ -112,6 +112,10 @@ programs! {
     swapped_small: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=small", "-DROOM=256"]];
     /// The second one.
     swapped_large: "swapped.c", [AS_DISTRIBUTED, &["-shared", "-fPIC", "-DFUNCTION=large", "-DROOM=4000"]];
+    /// Moves its code onto memory without a file.
+    moved: "moved.c", [AS_DISTRIBUTED];
+    /// Two processes with one address space, which load the two libraries.
+    shares_memory: "shares_memory.c", [AS_DISTRIBUTED];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.
     guesses: "guesses.c", [WITH_FRAMES];
     /// The same without symbols.

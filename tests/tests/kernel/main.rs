@@ -20,6 +20,7 @@ mod frame_pointers;
 mod frames;
 mod go;
 mod guesses;
+mod identity;
 mod import;
 mod jit;
 mod jit_lines;

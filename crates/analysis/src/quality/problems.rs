@@ -217,7 +217,7 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::Unmapped => {
             ": most addresses lie in no mapping, as when code without frame pointers is walked".to_owned()
         }
-        Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged => {
+        Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged | Reason::ImageUnproven => {
             format!(": the files that ran are not here; {missing}, and how to get them")
         }
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),

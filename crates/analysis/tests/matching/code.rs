@@ -23,6 +23,8 @@ fn open(path: &Path) -> Code {
             .to_vec(),
         size_bytes: meta.len(),
         modified_unix_ns: (meta.mtime() * 1_000_000_000 + meta.mtime_nsec()) as u64,
+        inode: None,
+        has_double: false,
     };
     let mut search = Search::default();
     search.debug_dirs.clear();

@@ -232,13 +232,20 @@ fn closed(rows: &SessionRows, stacks: &BTreeSet<u32>) -> BTreeSet<u32> {
     nodes
 }
 
-/// Returns the processes and all from which they were forked at any time: they inherit mappings.
+/// Returns the processes, all from which they were forked at any time, and all that shared memory with these: they have the same mappings.
 fn with_ancestors(rows: &SessionRows, mut processes: BTreeSet<u32>) -> BTreeSet<u32> {
-    let forks = rows.lifecycle.iter().filter(|row| row.change == Change::FORK);
-    let forks: BTreeSet<(u32, u32)> = forks.map(|row| (row.tgid, row.parent_tgid)).collect();
+    let mut sources: BTreeSet<(u32, u32)> = BTreeSet::new();
+    for row in &rows.lifecycle {
+        if [Change::FORK, Change::SHARES].contains(&row.change) {
+            sources.insert((row.tgid, row.parent_tgid));
+        }
+        if row.change == Change::SHARES {
+            sources.insert((row.parent_tgid, row.tgid));
+        }
+    }
     let mut fresh: Vec<u32> = processes.iter().copied().collect();
     while let Some(process) = fresh.pop() {
-        for (_, parent) in forks.range((process, 0)..=(process, u32::MAX)) {
+        for (_, parent) in sources.range((process, 0)..=(process, u32::MAX)) {
             if processes.insert(*parent) {
                 fresh.push(*parent);
             }

@@ -23,6 +23,8 @@ impl Change {
     pub const EXIT: Self = Self(5);
     /// Not every mapping of its process is in the recording: they were too many, or came too fast.
     pub const MAPPINGS_REFUSED: Self = Self(6);
+    /// Its process has the address space of `parent_tgid`, not one of its own, until it runs a new program (clone(2), `CLONE_VM`).
+    pub const SHARES: Self = Self(7);
 }
 
 /// One change of one task.
@@ -36,7 +38,8 @@ pub struct Lifecycle {
     pub tgid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Process id of the creator ([`Change::FORK`] and [`Change::FOUND`]), else 0.
+    /// Process id of the creator ([`Change::FORK`] and [`Change::FOUND`]), or of another process with the same address space
+    /// ([`Change::SHARES`]); else 0.
     pub parent_tgid: u32,
     /// Name afterwards, a string id.
     pub comm: u32,

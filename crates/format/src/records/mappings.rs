@@ -17,6 +17,9 @@ impl Origin {
     pub const SCAN: Self = Self(1);
     /// The kernel reported it when it was made.
     pub const EVENT: Self = Self(2);
+    /// The memory is mapped from no file, but its bytes were those of the image when the recorder compared them: a program that has
+    /// moved its code, as onto huge pages. It counts from the beginning of that memory.
+    pub const MOVED: Self = Self(3);
 }
 
 /// One executable mapping. It stays until its process runs another program or ends, or a later

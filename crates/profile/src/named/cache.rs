@@ -1,7 +1,7 @@
 //! Caches on this machine's disk what reports found out about images, so that the next report need not search again. `unwound` does
 //! the same for the stacks of recordings.
 //!
-//! There is one file for each build-id or, for an image that has none (rustc), for each path, size and time. The file is a
+//! There is one file for each build-id or, for an image that has none (rustc), for each path, inode, size and time. The file is a
 //! recording without samples: the files from which the names came, and the names. So it has checksums, a version and a reader
 //! already. A file that is damaged, was written by another version of this program, or was made from other files than are found now
 //! counts as absent and is written anew. Files appear whole, by renaming: reports that run at the same time see the old one or the
@@ -26,7 +26,7 @@ use crate::random_uuid;
 use crate::recording::load::clean;
 pub use folder::Stats;
 use folder::{Contents, open};
-use icecore_symbolize::image::{FileOff, Stamp};
+use icecore_symbolize::image::{FileOff, Inode, Stamp};
 use icecore_symbolize::{Answer, Answers, Known};
 
 /// The lengths of build-ids that can name a file, bytes.
@@ -132,11 +132,8 @@ impl Cache {
         let name = match build_id {
             // Two files may have the same checksum; then they replace each other, because a reader compares the whole stamp.
             [] => {
-                let Stamp { path, len, modified_unix_ns } = files.first()?;
-                format!(
-                    "file-{:08x}",
-                    crc32fast::hash(format!("{path}\0{len}\0{modified_unix_ns}").as_bytes())
-                )
+                let text = format!("{:?}", files.first()?);
+                format!("file-{:08x}", crc32fast::hash(text.as_bytes()))
             }
             id if BUILD_ID_LENS.contains(&id.len()) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
             _ => return None,
@@ -156,10 +153,10 @@ impl Cache {
             kind: ImageKind::FILE,
             path,
             build_id: build_id.to_vec(),
-            dev: 0,
-            inode: 0,
+            dev: source.inode.map_or(0, |inode| inode.device),
+            inode: source.inode.map_or(0, |inode| inode.number),
             size_bytes: source.len,
-            modified_unix_ns: source.modified_unix_ns,
+            modified_unix_ns: source.changed_unix_ns,
         };
         let images: Vec<Image> = files.iter().zip(1..).map(image).collect();
         self.create(path, |writer| {
@@ -237,7 +234,8 @@ fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>
     let source = |image: &Image| Stamp {
         path: strings.get(image.path as usize - 1).cloned().unwrap_or_default(),
         len: image.size_bytes,
-        modified_unix_ns: image.modified_unix_ns,
+        inode: (image.inode != 0).then_some(Inode { device: image.dev, number: image.inode }),
+        changed_unix_ns: image.modified_unix_ns,
     };
     let is_ours = session.recorder == Contents::Names.maker()
         && images.iter().all(|image| image.build_id == build_id && image.path > 0);

@@ -143,6 +143,8 @@ fn file_of(identity: &Identity) -> Identity {
             build_id: identity.build_id.clone(),
             size_bytes: 0,
             modified_unix_ns: 0,
+            inode: None,
+            has_double: false,
         }
     }
 }

@@ -7,9 +7,9 @@
 //! spaces      0│ 1 │ 2         3│4 │ 5                     6
 //! ```
 //!
-//! A *life* is one address space, from fork or exec to the next exec. Its mappings are laid over each
-//! other in time order; a *space* is a life after so many of them. Samples name spaces, so each
-//! distinct stack is looked up once per space. Where JIT code replaces other such code, a new space begins as
+//! A *life* is one address space, from fork or exec to the next exec. Processes that share memory live the same
+//! life. Its mappings are laid over each other in time order; a *space* is a life after so many of them. Samples
+//! name spaces, so each distinct stack is looked up once per space. Where JIT code replaces other such code, a new space begins as
 //! well, so that an address shows one thing in a space: see `code`.
 
 mod code;
@@ -43,7 +43,21 @@ pub struct Spaces {
     layers: Vec<Layers>,
     /// JIT code, by the number of the life; only of lives that have some.
     code: HashMap<u32, Code>,
-    by_tgid: HashMap<u32, Vec<u32>>,
+    by_tgid: HashMap<u32, Vec<Stay>>,
+}
+
+/// The time of a process in one address space.
+#[derive(Debug)]
+struct Stay {
+    from_ns: u64,
+    /// The number of the life.
+    life: u32,
+    /// Name of the leading thread, a string id; 0 if it was never told.
+    comm: u32,
+    /// The first thread has ended.
+    first_has_ended: bool,
+    /// The other threads that have begun in it, and run.
+    others: HashSet<u32>,
 }
 
 /// One address space from fork or exec to the next exec.
@@ -56,12 +70,6 @@ struct Life {
     mappings: Vec<Mapping>,
     /// Positions of mappings, ordered by image.
     by_image: Vec<u32>,
-    /// Name of the leading thread, a string id; 0 if it was never told.
-    comm: u32,
-    /// The first thread has ended.
-    first_has_ended: bool,
-    /// The other threads that have begun in it, and run.
-    others: HashSet<u32>,
 }
 
 impl Spaces {
@@ -101,16 +109,14 @@ impl Spaces {
 
     /// Finds the address space of a process at a moment, and how long it has been and will be that one.
     pub fn stay(&self, tgid: u32, time_ns: u64) -> (Option<SpaceId>, Range<u64>) {
-        let lives = self.by_tgid.get(&tgid).map_or(&[][..], |lives| lives);
-        let begin = |life: &u32| self.lives[*life as usize].from_ns;
-        let after = lives.partition_point(|life| begin(life) <= time_ns);
-        let next_ns = lives.get(after).map_or(u64::MAX, begin);
-        let Some(life) = after.checked_sub(1).map(|last| &self.lives[lives[last] as usize]) else {
-            return (None, 0..next_ns);
-        };
+        let stays = self.by_tgid.get(&tgid).map_or(&[][..], |stays| stays);
+        let after = stays.partition_point(|stay| stay.from_ns <= time_ns);
+        let next_ns = stays.get(after).map_or(u64::MAX, |stay| stay.from_ns);
+        let Some(stay) = after.checked_sub(1).map(|last| &stays[last]) else { return (None, 0..next_ns) };
+        let life = &self.lives[stay.life as usize];
         let version = life.version(time_ns) as usize;
         let newest = version.checked_sub(1).and_then(|newest| life.mappings.get(newest));
-        let from_ns = newest.map_or(life.from_ns, |mapping| mapping.time_ns.max(life.from_ns));
+        let from_ns = newest.map_or(stay.from_ns, |mapping| mapping.time_ns.max(stay.from_ns));
         let to_ns = life.mappings.get(version).map_or(next_ns, |mapping| mapping.time_ns.min(next_ns));
         (Some(SpaceId(life.first_space + version as u32)), from_ns..to_ns)
     }
@@ -158,9 +164,11 @@ impl Spaces {
         code.find(address, newest.map_or(life.from_ns, |mapping| mapping.time_ns))
     }
 
-    /// Tells the name of the process to which a space belongs, a string id; 0 if it was never told.
-    pub fn process_name(&self, space: SpaceId) -> u32 {
-        self.life_of(space).map_or(0, |life| self.lives[life].comm)
+    /// Tells the name that a process has in a space, a string id; 0 if it was never told.
+    pub fn process_name(&self, tgid: u32, space: SpaceId) -> u32 {
+        let life = self.life_of(space).map(|life| life as u32);
+        let mut stays = self.by_tgid.get(&tgid).into_iter().flatten().rev();
+        stays.find(|stay| Some(stay.life) == life).map_or(0, |stay| stay.comm)
     }
 
     /// The life that a space belongs to.
@@ -170,37 +178,45 @@ impl Spaces {
 
     fn change(&mut self, change: &Lifecycle) {
         let process = change.tgid;
-        let current = self.current(process);
         match change.change {
-            Change::FOUND if current.is_none() => {
-                self.begin(process, Life { comm: change.comm, ..Life::beginning(0) });
-            }
+            Change::FOUND => match self.current(process) {
+                None => self.begin(process, Life::beginning(0), change.comm),
+                Some(stay) if stay.comm == 0 => stay.comm = change.comm,
+                Some(_) => {}
+            },
             Change::FORK if change.parent_tgid != process => {
-                let parent = self.current(change.parent_tgid);
-                let copied_from = parent.map(|life| self.original(life, change.time_ns));
-                let comm = change.comm;
-                self.begin(process, Life { copied_from, comm, ..Life::beginning(change.time_ns) });
+                let parent = self.current(change.parent_tgid).map(|stay| stay.life);
+                let copied_from = parent.map(|life| self.original(life as usize, change.time_ns));
+                let life = Life { copied_from, ..Life::beginning(change.time_ns) };
+                self.begin(process, life, change.comm);
             }
-            Change::EXEC => {
-                self.begin(process, Life { comm: change.comm, ..Life::beginning(change.time_ns) });
+            // It comes after the fork, or after the process was found: the life that began there is not its own.
+            Change::SHARES if change.parent_tgid != process => {
+                if self.current(change.parent_tgid).is_none() {
+                    self.begin(change.parent_tgid, Life::beginning(0), 0);
+                }
+                let shared = self.current(change.parent_tgid).map(|stay| stay.life);
+                if let (Some(own), Some(shared)) = (self.current(process), shared) {
+                    own.life = shared;
+                }
             }
+            Change::EXEC => self.begin(process, Life::beginning(change.time_ns), change.comm),
             // A process that was found after its fork or exec has its name from these: the scan may have
             // looked before them.
             Change::COMM if change.tid == process => {
-                if let Some(life) = current.filter(|_| change.comm != 0) {
-                    self.lives[life].comm = change.comm;
+                if let Some(stay) = self.current(process).filter(|_| change.comm != 0) {
+                    stay.comm = change.comm;
                 }
             }
             Change::FORK => {
-                if let Some(life) = current {
-                    self.lives[life].others.insert(change.tid);
+                if let Some(stay) = self.current(process) {
+                    stay.others.insert(change.tid);
                 }
             }
             Change::EXIT => {
-                if let Some(life) = current {
-                    let life = &mut self.lives[life];
-                    life.first_has_ended |= change.tid == process;
-                    life.others.remove(&change.tid);
+                if let Some(stay) = self.current(process) {
+                    stay.first_has_ended |= change.tid == process;
+                    stay.others.remove(&change.tid);
                 }
             }
             _ => {}
@@ -208,13 +224,14 @@ impl Spaces {
     }
 
     fn map(&mut self, mapping: &Mapping) {
-        let life = match self.current(mapping.tgid) {
-            Some(life) if !self.lives[life].has_ended() => life,
+        match self.current(mapping.tgid) {
+            Some(stay) if !stay.has_ended() => {}
             // Its fork was lost: a new process under a used number.
-            Some(_) => self.begin(mapping.tgid, Life::beginning(mapping.time_ns)),
-            None => self.begin(mapping.tgid, Life::beginning(0)),
-        };
-        let life = &mut self.lives[life];
+            Some(_) => self.begin(mapping.tgid, Life::beginning(mapping.time_ns), 0),
+            None => self.begin(mapping.tgid, Life::beginning(0), 0),
+        }
+        let Some(life) = self.current(mapping.tgid).map(|stay| stay.life) else { return };
+        let life = &mut self.lives[life as usize];
         let scanned = mapping.origin == Origin::SCAN;
         let time_ns = if scanned { life.from_ns } else { mapping.time_ns };
         life.mappings.push(Mapping { time_ns, ..*mapping });
@@ -227,10 +244,10 @@ impl Spaces {
             if code.start >= code.end || code.name.is_empty() {
                 continue;
             }
-            let Some(lives) = self.by_tgid.get(&code.tgid) else { continue };
-            let after = lives.partition_point(|life| self.lives[*life as usize].from_ns <= code.since_ns);
-            if let Some(life) = lives.get(after.saturating_sub(1)) {
-                of_lives.entry(*life).or_default().push((row, code));
+            let Some(stays) = self.by_tgid.get(&code.tgid) else { continue };
+            let after = stays.partition_point(|stay| stay.from_ns <= code.since_ns);
+            if let Some(stay) = stays.get(after.saturating_sub(1)) {
+                of_lives.entry(stay.life).or_default().push((row, code));
             }
         }
         for (number, rows) in of_lives {
@@ -248,15 +265,15 @@ impl Spaces {
         }
     }
 
-    fn current(&self, tgid: u32) -> Option<usize> {
-        self.by_tgid.get(&tgid).and_then(|lives| lives.last()).map(|life| *life as usize)
+    fn current(&mut self, tgid: u32) -> Option<&mut Stay> {
+        self.by_tgid.get_mut(&tgid).and_then(|stays| stays.last_mut())
     }
 
-    fn begin(&mut self, tgid: u32, life: Life) -> usize {
-        let number = self.lives.len();
+    fn begin(&mut self, tgid: u32, life: Life, comm: u32) {
+        let (number, from_ns) = (self.lives.len() as u32, life.from_ns);
         self.lives.push(life);
-        self.by_tgid.entry(tgid).or_default().push(number as u32);
-        number
+        let stay = Stay { from_ns, life: number, comm, first_has_ended: false, others: HashSet::new() };
+        self.by_tgid.entry(tgid).or_default().push(stay);
     }
 
     /// What a fork copies. A copy that has mapped nothing itself stands for its original, so that long
@@ -288,16 +305,17 @@ impl Spaces {
     }
 }
 
-impl Life {
-    fn beginning(from_ns: u64) -> Self {
-        let (mappings, by_image, others) = Default::default();
-        let (first_space, copied_from, comm, first_has_ended) = (0, None, 0, false);
-        Self { from_ns, first_space, copied_from, mappings, by_image, comm, first_has_ended, others }
-    }
-
+impl Stay {
     /// Returns true if no thread of the process is known to run.
     fn has_ended(&self) -> bool {
         self.first_has_ended && self.others.is_empty()
+    }
+}
+
+impl Life {
+    fn beginning(from_ns: u64) -> Self {
+        let (mappings, by_image) = Default::default();
+        Self { from_ns, first_space: 0, copied_from: None, mappings, by_image }
     }
 
     /// Lists the mappings of an image among the first `version`, newest first.

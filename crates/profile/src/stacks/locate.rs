@@ -22,14 +22,14 @@ mod trie;
 
 use icecore_format::limits;
 use icecore_format::read::Recording;
-use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark};
+use icecore_format::records::{ImageKind, JitCode, Location, Mapping, Mark, Origin};
 
 use crate::map::{Interned, Map};
 use crate::recording::EmbeddedFiles;
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces, offset_in};
 use icecore_elf::Avma;
-use icecore_symbolize::image::{FileOff, Identity, Kind};
+use icecore_symbolize::image::{FileOff, Identity, Inode, Kind};
 pub use trie::{Located, Spot, locate};
 
 /// What an address on a stack means.
@@ -123,6 +123,20 @@ fn kind(recorded: ImageKind) -> Kind {
     }
 }
 
+/// Marks files that replaced each other: on one device, they have the same path, size and time. (One path may lead to equal files on
+/// many devices, as in containers of one image.)
+fn mark_doubles(images: &mut [Identity]) {
+    let mut alike: Map<(&str, u64, u64, u64), Vec<usize>> = Map::default();
+    for (position, image) in images.iter().enumerate() {
+        if let Some(inode) = image.inode {
+            let key = (&*image.path, image.size_bytes, image.modified_unix_ns, inode.device);
+            alike.entry(key).or_default().push(position);
+        }
+    }
+    let doubles: Vec<usize> = alike.into_values().filter(|alike| alike.len() > 1).flatten().collect();
+    doubles.into_iter().for_each(|position| images[position].has_double = true);
+}
+
 /// Finds places.
 #[derive(Debug)]
 pub struct Locator<'a> {
@@ -136,21 +150,39 @@ pub struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    /// Prepares the images; images that were recorded twice become one.
+    /// Prepares the images; images that were recorded twice become one. Of an image with a build-id the recorder did not always know
+    /// more: size and time are those of the first row that has them.
     pub fn new(tables: &'a Tables, spaces: &'a Spaces) -> Self {
-        let mut images = Interned::new();
+        let (mut keys, mut images) = (Interned::new(), Vec::<Identity>::new());
         let image_of = tables.images.iter().map(|(id, image)| {
+            let is_inode_known =
+                image.kind == ImageKind::FILE && image.build_id.is_empty() && image.inode != 0;
             let identity = Identity {
                 kind: kind(image.kind),
                 path: tables.text(image.path).to_owned(),
                 build_id: image.build_id.clone(),
                 size_bytes: image.size_bytes,
                 modified_unix_ns: image.modified_unix_ns,
+                inode: is_inode_known.then_some(Inode { device: image.dev, number: image.inode }),
+                has_double: false,
             };
-            (id, images.intern(identity))
+            let is_proven = !identity.build_id.is_empty();
+            let key = if is_proven {
+                Identity { size_bytes: 0, modified_unix_ns: 0, ..identity.clone() }
+            } else {
+                identity.clone()
+            };
+            let position = keys.intern(key);
+            match images.get_mut(position as usize) {
+                Some(known) if known.size_bytes == 0 => *known = identity,
+                Some(_) => {}
+                None => images.push(identity),
+            }
+            (id, position)
         });
         let image_of = image_of.collect();
-        Self { tables, spaces, images: images.into_items(), image_of }
+        mark_doubles(&mut images);
+        Self { tables, spaces, images, image_of }
     }
 
     /// Returns the files of images that travel with the recording.
@@ -195,6 +227,14 @@ impl<'a> Locator<'a> {
                 Some(address.0 + (file_off - lookup.0))
             }
         }
+    }
+
+    /// Returns true if a frame ran in memory without a file that had the bytes of its image: its program has moved the code.
+    pub fn is_moved(&self, space: Option<SpaceId>, step: Step) -> bool {
+        let address = space.and_then(|space| Some((space, self.address(Some(space), step)?)));
+        let mapping =
+            address.and_then(|(space, address)| self.spaces.find(space, step.role.lookup(Avma(address))));
+        mapping.is_some_and(|mapping| mapping.origin == Origin::MOVED)
     }
 
     /// Finds the place of a frame of a user stack.

@@ -139,7 +139,7 @@ impl Selection<'_> {
 
     /// Returns the name of a thread's process; the thread's own if the process has none in the recording.
     pub fn process_name(&self, task: &Task, space: Option<SpaceId>) -> &str {
-        match space.map_or(0, |space| self.spaces.process_name(space)) {
+        match space.map_or(0, |space| self.spaces.process_name(task.tgid, space)) {
             0 => self.tables.text(task.comm),
             name => self.tables.text(name),
         }

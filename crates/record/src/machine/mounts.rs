@@ -20,7 +20,7 @@ impl Mounts {
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event {
             // The new task is a thread of the same process.
-            Event::Fork { head, parent_tgid } if *parent_tgid == head.tgid => {}
+            Event::Fork { head, parent_tgid, .. } if *parent_tgid == head.tgid => {}
             Event::Fork { head, .. } | Event::Exec { head } | Event::Exit { head, whole_group: true } => {
                 self.known.remove(&head.tgid);
             }
@@ -54,7 +54,11 @@ mod tests {
         assert_eq!(mounts.of(own), 5);
         let head = |tgid| Head { time_ns: 1, cpu: 0, tgid, tid: tgid, comm: b"x", cgroup_id: 0 };
         mounts.event(&Event::Exec { head: head(own + 1) });
-        mounts.event(&Event::Fork { head: Head { tid: own + 2, ..head(own) }, parent_tgid: own });
+        mounts.event(&Event::Fork {
+            head: Head { tid: own + 2, ..head(own) },
+            parent_tgid: own,
+            shares_memory: false,
+        });
         assert_eq!(mounts.of(own), 5, "another process, and a thread");
         mounts.event(&Event::Exec { head: head(own) });
         assert_ne!(mounts.of(own), 5);

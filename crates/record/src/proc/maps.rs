@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-/// One line of an executable mapping.
+/// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapsLine<'a> {
     pub start: u64,
     pub end: u64,
     pub(crate) is_writable: bool,
+    pub(crate) is_executable: bool,
     pub(crate) file_off: u64,
     pub(crate) major: u32,
     pub(crate) minor: u32,
@@ -16,11 +17,16 @@ pub struct MapsLine<'a> {
 }
 
 /// Lists the executable mappings; lines that do not parse are skipped.
+pub fn executable(text: &[u8]) -> impl Iterator<Item = MapsLine<'_>> {
+    all(text).filter(|line| line.is_executable)
+}
+
+/// Lists all mappings, likewise.
 ///
 /// # Source
 /// proc(5) `/proc/pid/maps`: `start-end perms offset major:minor inode path`; addresses, offset and
 /// device are hexadecimal, the path is the rest of the line and may hold spaces.
-pub fn executable(text: &[u8]) -> impl Iterator<Item = MapsLine<'_>> {
+pub(crate) fn all(text: &[u8]) -> impl Iterator<Item = MapsLine<'_>> {
     text.split(|&b| b == b'\n').filter_map(parse_line)
 }
 
@@ -30,15 +36,13 @@ fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
     let (file_off, rest) = word(rest)?;
     let (device, rest) = word(rest)?;
     let (inode, path) = word(rest)?;
-    if perms.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
     let line = MapsLine {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         is_writable: perms.as_bytes().get(1) == Some(&b'w'),
+        is_executable: perms.as_bytes().get(2) == Some(&b'x'),
         file_off: u64::from_str_radix(file_off, 16).ok()?,
         major: u32::from_str_radix(major, 16).ok()?,
         minor: u32::from_str_radix(minor, 16).ok()?,

@@ -2,6 +2,7 @@
 
 pub(crate) mod child;
 pub mod clock;
+pub(crate) mod memory;
 pub(crate) mod perf;
 pub(crate) mod poll;
 pub(crate) mod queue;

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_process_is_followed_until_the_mappings_from_before_its_end_have_come() {
         let mut followed = Followed::new(Some(FxHashSet::from_iter([5])));
-        followed.event(&Event::Fork { head: head(6, 10), parent_tgid: 5 });
+        followed.event(&Event::Fork { head: head(6, 10), parent_tgid: 5, shares_memory: false });
         followed.event(&exit(6, 90));
         // Its mappings may come later than its end, because queues are read before the ring.
         followed.forget_until(90);
@@ -78,7 +78,7 @@ mod tests {
     fn the_next_process_with_the_same_id_is_followed() {
         let mut followed = Followed::new(Some(FxHashSet::default()));
         followed.event(&exit(6, 90));
-        followed.event(&Event::Fork { head: head(6, 95), parent_tgid: 5 });
+        followed.event(&Event::Fork { head: head(6, 95), parent_tgid: 5, shares_memory: false });
         followed.forget_until(200);
         assert!(followed.has(6));
     }

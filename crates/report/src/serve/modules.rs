@@ -132,7 +132,8 @@ impl Module {
 fn debug_id(identity: &Identity) -> DebugId {
     let made;
     let bytes = if identity.build_id.is_empty() {
-        let text = format!("{}\0{}\0{}", identity.path, identity.size_bytes, identity.modified_unix_ns);
+        let Identity { path, size_bytes, modified_unix_ns, inode, .. } = identity;
+        let text = format!("{path}\0{size_bytes}\0{modified_unix_ns}\0{inode:?}");
         made = digest(&SHA256, text.as_bytes());
         made.as_ref()
     } else {
@@ -148,19 +149,23 @@ fn debug_id(identity: &Identity) -> DebugId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use icecore_symbolize::image::Kind;
+    use icecore_symbolize::image::{Inode, Kind};
 
     #[test]
     fn a_debug_id_is_that_of_other_tools() {
         let build_id = (0x10..0x24).collect();
         let path = "/usr/bin/x".to_owned();
-        let identity = Identity { kind: Kind::File, path, build_id, size_bytes: 0, modified_unix_ns: 0 };
+        let (kind, inode, has_double) = (Kind::File, None, false);
+        let identity =
+            Identity { kind, path, build_id, size_bytes: 0, modified_unix_ns: 0, inode, has_double };
         assert_eq!(
             debug_id(&identity).breakpad().to_string(),
             "1312111015141716 18191A1B1C1D1E1F0".replace(' ', "")
         );
         let nameless = Identity { build_id: Vec::new(), ..identity };
         let other = Identity { path: "/usr/bin/y".into(), ..nameless.clone() };
-        assert_ne!(debug_id(&nameless), debug_id(&other));
+        let replaced = Identity { inode: Some(Inode { device: 1, number: 2 }), ..nameless.clone() };
+        let ids = [&nameless, &other, &replaced].map(debug_id);
+        assert!(ids[0] != ids[1] && ids[0] != ids[2], "{ids:?}");
     }
 }

@@ -262,6 +262,8 @@ mod tests {
             build_id: build_id.into(),
             size_bytes,
             modified_unix_ns: 0,
+            inode: None,
+            has_double: false,
         };
         let images = [
             image("/a", &[1], 0),

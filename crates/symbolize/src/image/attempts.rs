@@ -58,6 +58,8 @@ pub enum Outcome {
     OtherBuild,
     /// There is no build-id, and size or modification time differ, or were not recorded.
     Changed,
+    /// There is no build-id, and another file, of the same size and time, lies there than was recorded: another inode.
+    Unproven,
     /// The file does not have the checksum that `.gnu_debuglink` states.
     OtherChecksum,
     /// The debuginfod servers have said, not long ago, that they do not have the file.
@@ -76,6 +78,7 @@ impl Outcome {
             Self::Unreadable => "unreadable",
             Self::OtherBuild => "other_build",
             Self::Changed => "changed",
+            Self::Unproven => "unproven",
             Self::OtherChecksum => "other_checksum",
             Self::NotServed => "not_served",
         }
@@ -89,6 +92,7 @@ impl Outcome {
             Self::Unreadable => Reason::ImageUnreadable,
             Self::OtherBuild => Reason::BuildIdMismatch,
             Self::Changed => Reason::ImageChanged,
+            Self::Unproven => Reason::ImageUnproven,
             Self::Taken | Self::NotNeeded | Self::NoOffsets | Self::OtherChecksum | Self::NotServed => {
                 return None;
             }
@@ -109,6 +113,9 @@ impl fmt::Display for Outcome {
             Self::Unreadable => "cannot be read as ELF",
             Self::OtherBuild => "another build",
             Self::Changed => "changed since the recording",
+            Self::Unproven => {
+                "another file of the same size and time: nothing proves that it is the one that ran"
+            }
             Self::OtherChecksum => "another checksum than the image says",
             Self::NotServed => "no server had it",
         })

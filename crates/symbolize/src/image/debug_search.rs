@@ -85,7 +85,8 @@ impl<'s> DebugSearch<'s> {
         }
         let wanted = self.wanted;
         let (source, spot) = self.search.spot(path);
-        let outcome = self.offer(source, &spot, |file| prove(file, wanted));
+        let is_copy = source == FileSource::Sysroot || spot.shown() != path;
+        let outcome = self.offer(source, &spot, |file| prove(file, wanted, is_copy));
         self.reason = match outcome.and_then(Outcome::reason) {
             Some(Reason::BuildIdMismatch | Reason::NotAFile) if is_deleted => Reason::ImageMissing,
             Some(reason) => reason,

@@ -90,7 +90,8 @@ impl Files {
         let stamp = |file: &ElfFile| Stamp {
             path: file.real_path.to_string_lossy().into_owned(),
             len: file.len,
-            modified_unix_ns: file.modified_unix_ns,
+            inode: file.inode,
+            changed_unix_ns: file.changed_unix_ns,
         };
         files.map(stamp).collect()
     }
@@ -152,11 +153,10 @@ impl Looked {
         for (role, found) in roles {
             let Some((file, source)) = found else { continue };
             let source = source.map_or("", FileSource::code);
-            let ElfFile { len, modified_unix_ns, real_path, .. } = file;
-            let (device, inode, changed_unix_ns) =
-                file.node().map_or((0, 0, 0), |node| (node.device, node.inode, node.changed_unix_ns));
-            state.changed_unix_ns = state.changed_unix_ns.max(changed_unix_ns);
-            let numbers = [device, inode, *len, *modified_unix_ns, changed_unix_ns];
+            let ElfFile { len, modified_unix_ns, real_path, inode, changed_unix_ns, .. } = file;
+            let (device, number) = inode.map_or((0, 0), |inode| (inode.device, inode.number));
+            state.changed_unix_ns = state.changed_unix_ns.max(*changed_unix_ns);
+            let numbers = [device, number, *len, *modified_unix_ns, *changed_unix_ns];
             // A debug format of paths is exact, also if they are no text.
             state.text += &format!("{role} {source} {numbers:?} {real_path:?}\n");
         }

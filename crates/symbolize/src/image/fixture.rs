@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::image::Kind;
 use tempfile::TempDir;
 
-use super::{ElfFile, FileOff, Identity, Search};
+use super::{ElfFile, FileOff, Identity, Inode, Search};
 
 /// Inlining is two functions deep. Tests assert line numbers, so do not move a line.
 pub const SOURCE: &str = r#"volatile int sink;
@@ -124,6 +124,8 @@ pub fn identity(path: &Path) -> Identity {
         build_id: layout.build_id,
         size_bytes: meta.len(),
         modified_unix_ns: (meta.mtime() * 1_000_000_000 + meta.mtime_nsec()) as u64,
+        inode: Some(Inode { device: meta.dev(), number: meta.ino() }),
+        has_double: false,
     }
 }
 

@@ -21,15 +21,23 @@ pub(super) fn without_file(kind: Kind) -> Option<Reason> {
 /// Reads the headers of a file if it is the one in the recording.
 ///
 /// If the recording has a build-id, the file's must be equal, and nothing else counts (stripping a file changes its size, not its
-/// code). Otherwise the size must be equal, and also the modification time if it was recorded. A recording with none of the three
-/// matches no file.
-pub(super) fn prove(file: &ElfFile, wanted: &Identity) -> Result<Layout, Outcome> {
+/// code). Otherwise the size must be equal, and also the modification time and the inode, if they were recorded. A recording with
+/// neither build-id nor size matches no file.
+///
+/// `is_copy`: the user says that files at this place are copies of the recorded ones, so that inodes tell nothing. Then the recording
+/// may have no second file of the same size and time.
+pub(super) fn prove(file: &ElfFile, wanted: &Identity, is_copy: bool) -> Result<Layout, Outcome> {
     if !wanted.build_id.is_empty() {
         return of_build(file, &wanted.build_id);
     }
     let is_same_time = wanted.modified_unix_ns == 0 || wanted.modified_unix_ns == file.modified_unix_ns;
     if wanted.size_bytes == 0 || wanted.size_bytes != file.len || !is_same_time {
         return Err(Outcome::Changed);
+    }
+    let is_same_file =
+        if is_copy { !wanted.has_double } else { wanted.inode.is_none_or(|inode| file.inode == Some(inode)) };
+    if !is_same_file {
+        return Err(Outcome::Unproven);
     }
     Ok(file.layout()?)
 }
@@ -46,7 +54,9 @@ pub(super) fn of_build(file: &ElfFile, build_id: &[u8]) -> Result<Layout, Outcom
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, identity};
-    use super::super::{Finder, Search};
+    use std::path::Path;
+
+    use super::super::{Finder, Inode, PathMap, Search};
     use super::*;
 
     fn reason(wanted: &Identity) -> Option<Reason> {
@@ -93,6 +103,36 @@ mod tests {
         }
         let wanted = Identity { build_id: vec![1; 20], ..good };
         assert_eq!(reason(&wanted), Some(Reason::BuildIdMismatch), "a file without one is another file");
+    }
+
+    #[test]
+    fn another_file_of_equal_size_and_time_is_no_proof_unless_the_user_says_that_it_is_a_copy() {
+        let fixture = Fixture::shared();
+        let good = Identity { build_id: Vec::new(), ..identity(&fixture.without_build_id) };
+        let inode = good.inode.expect("it is on a file system");
+        let others =
+            [Inode { number: inode.number + 1, ..inode }, Inode { device: inode.device + 1, ..inode }];
+        let sysroot = Search { sysroot: Some("/".into()), ..Search::nowhere() };
+        let mapped = PathMap {
+            from: "/recorded".into(),
+            to: Path::new(&good.path).parent().expect("a folder").into(),
+        };
+        let mapped = Search { maps: vec![mapped], ..Search::nowhere() };
+        let name = Path::new(&good.path).file_name().expect("a name").display().to_string();
+        for other in others {
+            let other = Identity { inode: Some(other), ..good.clone() };
+            assert_eq!(reason(&other), Some(Reason::ImageUnproven));
+            let below = |search, path: &str, has_double| {
+                let wanted = Identity { path: path.to_owned(), has_double, ..other.clone() };
+                Finder { search, embedded: None }.look(&wanted).files.err()
+            };
+            for (search, path) in [(&sysroot, &*other.path), (&mapped, &format!("/recorded/{name}"))] {
+                assert_eq!(below(search, path, false), None);
+                assert_eq!(below(search, path, true), Some(Reason::ImageUnproven), "which of the two is it?");
+            }
+        }
+        assert_eq!(reason(&Identity { has_double: true, ..good.clone() }), None, "its inode proves it");
+        assert_eq!(reason(&Identity { inode: None, ..good }), None, "nothing contradicts it");
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod tree;
 
 use std::fmt::Write;
 
-pub use crate::identity::{Identity, Kind, Stamp};
+pub use crate::identity::{Identity, Inode, Kind, Stamp};
 pub use attempts::{Attempt, FileSource, Outcome};
 pub use budget::refusals;
 pub(crate) use files::Gsym;

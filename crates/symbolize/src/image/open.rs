@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2};
 use rustix::io::Errno;
 
 use super::present::Present;
-use super::{FileOff, Layout, Section};
+use super::{FileOff, Inode, Layout, Section};
 use crate::Reason;
 
 /// File systems whose "regular" files do something when they are read (`/proc/kmsg`, `trace_pipe`).
@@ -38,23 +38,15 @@ pub struct ElfFile {
     pub modified_unix_ns: u64,
     /// The pieces that exist, if the file was composed of pieces.
     present: Option<Present>,
-    /// Which file it is, and when it changed; `None` if it has no path.
-    node: Option<Node>,
-}
-
-/// A file on a file system, and the last change of its contents or its names.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Node {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    /// Last change, ns since 1970-01-01 UTC. Unlike the time of the last modification, no program can set it.
+    /// Which file it is; `None` if it has no path.
+    pub inode: Option<Inode>,
+    /// Last change of its contents or its names, ns since 1970-01-01 UTC; 0 if it has no path.
     pub(super) changed_unix_ns: u64,
 }
 
-impl Node {
+impl Inode {
     fn of(meta: &Metadata) -> Self {
-        let changed_unix_ns = unix_ns(meta.ctime(), meta.ctime_nsec());
-        Self { device: meta.dev(), inode: meta.ino(), changed_unix_ns }
+        Self { device: meta.dev(), number: meta.ino() }
     }
 }
 
@@ -92,7 +84,8 @@ impl ElfFile {
             len,
             modified_unix_ns: 0,
             present: None,
-            node: None,
+            inode: None,
+            changed_unix_ns: 0,
         })
     }
 
@@ -110,7 +103,7 @@ impl ElfFile {
             Ok(_) => OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(&link),
             // This root has no /proc. The path is resolved once more, and must lead to the same file.
             Err(_) => open(flags).and_then(|file| match file.metadata()? {
-                again if (again.dev(), again.ino()) == (meta.dev(), meta.ino()) => Ok(file),
+                again if Inode::of(&again) == Inode::of(&meta) => Ok(file),
                 _ => Err(ErrorKind::NotFound.into()),
             }),
         };
@@ -120,13 +113,15 @@ impl ElfFile {
             len: meta.len(),
             modified_unix_ns: unix_ns(meta.mtime(), meta.mtime_nsec()),
             present: None,
-            node: Some(Node::of(&meta)),
+            inode: Some(Inode::of(&meta)),
+            changed_unix_ns: unix_ns(meta.ctime(), meta.ctime_nsec()),
         })
     }
 
     /// Takes a file that was composed of pieces; `path` is that of the image.
     pub fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
-        Self { file, real_path: path, len, modified_unix_ns: 0, present: Some(present), node: None }
+        let (modified_unix_ns, inode, changed_unix_ns) = (0, None, 0);
+        Self { file, real_path: path, len, modified_unix_ns, present: Some(present), inode, changed_unix_ns }
     }
 
     /// Reads the ELF headers.
@@ -141,10 +136,6 @@ impl ElfFile {
     /// Returns the open file.
     pub(super) fn handle(&self) -> &File {
         &self.file
-    }
-
-    pub(super) fn node(&self) -> Option<Node> {
-        self.node
     }
 
     pub(super) fn present(&self) -> Option<&Present> {

@@ -158,6 +158,8 @@ pub(crate) fn ours(path: &Path, search: &Search, places: &[(FileOff, u64)]) -> V
         build_id: elf.build_id().expect("notes").unwrap_or_default().to_vec(),
         size_bytes: meta.len(),
         modified_unix_ns: (meta.mtime() * 1_000_000_000 + meta.mtime_nsec()) as u64,
+        inode: None,
+        has_double: false,
     };
     let offsets: Vec<FileOff> = places.iter().map(|place| place.0).collect();
     let wanted = [Wanted { image: &image, offsets: &offsets }];

@@ -27,6 +27,8 @@ pub(super) fn named(data: &[u8], offsets: &[FileOff], limit: usize) -> Vec<Answe
             build_id: Vec::new(),
             size_bytes: data.len() as u64,
             modified_unix_ns: 0,
+            inode: None,
+            has_double: false,
         };
         let wanted = [Wanted { image: &image, offsets }];
         memory::within(limit, || symbolize(&wanted, &Finder { search: &search, embedded: None }, &|_| ()))

@@ -262,6 +262,8 @@ fn torn_and_flipped_images_are_survived() {
             build_id: Vec::new(),
             size_bytes,
             modified_unix_ns: 0,
+            inode: None,
+            has_double: false,
         };
         if let Ok(code) = Code::open(&image, &Finder { search: &Search::nowhere(), embedded: None }) {
             opened += 1;

@@ -20,7 +20,8 @@ fn answers(offsets: impl Iterator<Item = u64>) -> Vec<(FileOff, Answer)> {
 }
 
 fn sources(len: u64) -> Vec<Stamp> {
-    let source = |path: &str| Stamp { path: path.to_owned(), len, modified_unix_ns: 9 };
+    let inode = Some(Inode { device: 3, number: 4 });
+    let source = |path: &str| Stamp { path: path.to_owned(), len, inode, changed_unix_ns: 9 };
     vec![source("/bin/a"), source("/usr/lib/debug/a")]
 }
 
@@ -52,6 +53,14 @@ fn what_is_written_is_read_and_counted_and_cleared() {
     assert!(earlier.tables.len() > 1, "{} tables", earlier.tables.len());
     assert_eq!((has(&earlier, &odd), has(&earlier, &even)), (odd.len(), 0));
     assert_eq!(has(&cache.read(ID, &[]), &odd), odd.len(), "the files are gone, their names are not");
+    let replaced = [
+        Stamp { inode: Some(Inode { device: 3, number: 5 }), ..sources(1)[0].clone() },
+        sources(1)[1].clone(),
+    ];
+    let touched = [Stamp { changed_unix_ns: 10, ..sources(1)[0].clone() }, sources(1)[1].clone()];
+    for other in [replaced, touched] {
+        assert_eq!(has(&cache.read(ID, &other), &odd), 0, "{other:?}");
+    }
     write(&cache, ID, &earlier, &even);
     let both = cache.read(ID, &sources(1));
     assert_eq!((has(&both, &odd), has(&both, &even)), (odd.len(), even.len()));

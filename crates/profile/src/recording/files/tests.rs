@@ -39,7 +39,8 @@ fn recording(sessions: &[Told<'_>]) -> Recording {
 fn wanted(build_id: &[u8]) -> Identity {
     let kind = icecore_symbolize::image::Kind::File;
     let path = "/no/such/lib.so".to_owned();
-    Identity { kind, path, build_id: build_id.to_vec(), size_bytes: 0, modified_unix_ns: 0 }
+    let (build_id, inode, has_double) = (build_id.to_vec(), None, false);
+    Identity { kind, path, build_id, size_bytes: 0, modified_unix_ns: 0, inode, has_double }
 }
 
 /// Opens the image of a build-id, and tells what went wrong.

@@ -44,7 +44,7 @@ fn a_stale_scan_neither_renames_nor_covers_what_the_kernel_reported() {
     let changes = [exec, change(50, Change::FOUND, 7, 1)];
     let spaces = Spaces::replay(&changes, &[event(10, 7, 0x1000, 4), scan(60, 7, 0x1000, 3)]);
     assert_eq!(image(&spaces, 7, 70, 0x1080), Some(4));
-    assert_eq!(spaces.process_name(spaces.space(7, 70).expect("found")), 99);
+    assert_eq!(spaces.process_name(7, spaces.space(7, 70).expect("found")), 99);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_process_is_called_as_its_leader_was_last() {
     let renamed = Lifecycle { comm: 99, ..change(20, Change::COMM, 7, 0) };
     let thread = Lifecycle { tid: 8, comm: 55, ..renamed };
     let spaces = Spaces::replay(&[change(0, Change::FOUND, 7, 1), renamed, thread], &[]);
-    assert_eq!(spaces.process_name(spaces.space(7, 5).expect("found")), 99);
+    assert_eq!(spaces.process_name(7, spaces.space(7, 5).expect("found")), 99);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_name_that_an_exec_gives_is_not_the_old_programs() {
     let exec = Lifecycle { comm: 99, ..change(20, Change::EXEC, 7, 0) };
     let renamed = Lifecycle { change: Change::COMM, ..exec };
     let spaces = Spaces::replay(&[found, renamed, exec], &[]);
-    let name = |time_ns| spaces.process_name(spaces.space(7, time_ns).expect("found"));
+    let name = |time_ns| spaces.process_name(7, spaces.space(7, time_ns).expect("found"));
     assert_eq!((name(19), name(20)), (70, 99));
 }
 
@@ -231,4 +231,42 @@ fn a_space_ends_where_code_is_made_over_other_code() {
     assert_eq!((at(49, 0x1008), at(50, 0x1008), at(5, 0x2000)), (Some(0), Some(3), Some(2)));
     assert_eq!([spaces.stay(7, 20).1, spaces.stay(7, 60).1], [0..50, 50..u64::MAX]);
     assert_eq!(image(&spaces, 7, 60, 0x1080), Some(3));
+}
+
+#[test]
+fn processes_that_share_memory_see_what_each_of_them_maps_until_one_runs_another_program() {
+    let changes = [
+        change(10, Change::FOUND, 7, 1),
+        change(20, Change::FORK, 8, 7),
+        change(20, Change::SHARES, 8, 7),
+        change(30, Change::FORK, 9, 8),
+        Lifecycle { comm: 99, ..change(35, Change::COMM, 8, 0) },
+        change(60, Change::EXEC, 8, 0),
+        change(80, Change::EXIT, 7, 0),
+        change(90, Change::FOUND, 21, 20),
+        change(90, Change::SHARES, 21, 20),
+        change(91, Change::FOUND, 20, 1),
+    ];
+    let mappings = [
+        scan(15, 7, 0x1000, 1),
+        event(40, 8, 0x2000, 2),
+        event(50, 7, 0x3000, 3),
+        event(61, 8, 0x4000, 4),
+        event(70, 7, 0x5000, 5),
+        event(95, 20, 0x6000, 6),
+        scan(92, 21, 0x7000, 7),
+    ];
+    let spaces = Spaces::replay(&changes, &mappings);
+    let all =
+        |tgid, time_ns| [0x1000, 0x2000, 0x3000, 0x4000, 0x5000].map(|at| image(&spaces, tgid, time_ns, at));
+    assert_eq!(all(7, 45), [Some(1), Some(2), None, None, None], "mapped by the other");
+    assert_eq!(all(8, 55), [Some(1), Some(2), Some(3), None, None]);
+    assert_eq!(all(9, 55), [Some(1), None, None, None, None], "a copy of what both had");
+    assert_eq!(all(8, 65), [None, None, None, Some(4), None], "a program of its own");
+    assert_eq!(all(7, 75), [Some(1), Some(2), Some(3), None, Some(5)]);
+    let name = |tgid| spaces.process_name(tgid, spaces.space(tgid, 55).expect("found"));
+    assert_eq!((name(7), name(8), name(20)), (70, 99, 200), "names belong to processes");
+    for tgid in [20, 21] {
+        assert_eq!([image(&spaces, tgid, 95, 0x6000), image(&spaces, tgid, 95, 0x7000)], [Some(6), Some(7)]);
+    }
 }

@@ -147,6 +147,8 @@ mod tests {
             build_id,
             size_bytes: file.len,
             modified_unix_ns: file.modified_unix_ns,
+            inode: file.inode,
+            has_double: false,
         }
     }
 

@@ -47,6 +47,8 @@ pub enum Event<'a> {
     Fork {
         head: Head<'a>,
         parent_tgid: u32,
+        /// Another process that has the address space of its creator, not a copy.
+        shares_memory: bool,
     },
     Exec {
         head: Head<'a>,
@@ -311,12 +313,13 @@ pub fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         record_type::RECORD_WAIT => Event::Wait(wait(bytes, head).ok_or(short)?),
         record_type::RECORD_FORK => {
             let parent_tgid = u32_at(bytes, offset_of!(task_record, parent_tgid)).ok_or(short)?;
-            Event::Fork { head, parent_tgid }
+            let shares_memory = u16_at(bytes, offset_of!(task_record, shares_memory)).ok_or(short)? != 0;
+            Event::Fork { head, parent_tgid, shares_memory }
         }
         record_type::RECORD_EXEC => Event::Exec { head },
         record_type::RECORD_COMM => Event::Comm { head },
         record_type::RECORD_EXIT => {
-            let whole_group = u32_at(bytes, offset_of!(task_record, whole_group)).ok_or(short)? != 0;
+            let whole_group = u16_at(bytes, offset_of!(task_record, whole_group)).ok_or(short)? != 0;
             Event::Exit { head, whole_group }
         }
         record_type::RECORD_CGROUP => {

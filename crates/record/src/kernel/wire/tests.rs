@@ -46,7 +46,9 @@ fn a_task_record_tells_who_forked_and_whether_all_threads_are_gone() {
     let mut bytes = vec![0; size_of::<task_record>()];
     bytes[0] = record_type::RECORD_FORK.0 as u8;
     bytes[offset_of!(task_record, parent_tgid)] = 5;
-    assert!(matches!(decode(&bytes), Ok(Event::Fork { parent_tgid: 5, .. })));
+    assert!(matches!(decode(&bytes), Ok(Event::Fork { parent_tgid: 5, shares_memory: false, .. })));
+    bytes[offset_of!(task_record, shares_memory)] = 1;
+    assert!(matches!(decode(&bytes), Ok(Event::Fork { shares_memory: true, .. })));
     bytes[0] = record_type::RECORD_EXIT.0 as u8;
     bytes[offset_of!(task_record, whole_group)] = 1;
     assert!(matches!(decode(&bytes), Ok(Event::Exit { whole_group: true, .. })));

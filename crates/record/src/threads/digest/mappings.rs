@@ -11,7 +11,7 @@ use crate::kernel::wire::NewMapping;
 use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan::{self, Process};
-use crate::sys::clock;
+use crate::sys::{clock, memory};
 use crate::track::spaces::{MAX_MAPPED, Shown};
 
 /// The interval in which address spaces are read again while mapping reports are missing.
@@ -55,13 +55,16 @@ impl Digest {
         let NewMapping { time_ns, tgid, start: Avma(start), len, file_off: FileOff(file_off), .. } = *mapping;
         let origin = Origin::EVENT;
         let row = Mapping { time_ns, tgid, start, len, file_off, image: 0, origin, mount_ns: 0 };
-        self.mapped(row, &identity);
+        self.mapped(row, &identity, place(&row));
     }
 
     pub(super) fn found(&mut self, found: &[Process]) {
         for process in found {
             let time_ns = process.time_ns;
             self.tracker.found(time_ns, process.tgid, process.parent_tgid, &process.comm);
+            if !process.maps.is_empty() && memory::is_shared(process.tgid, process.parent_tgid) {
+                self.tracker.found_sharing(time_ns, process.tgid, process.parent_tgid, &process.comm);
+            }
             let moved = self.cgroups.found(process.tgid, &process.cgroup);
             self.moved(time_ns, moved);
             if maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
@@ -70,17 +73,18 @@ impl Digest {
             }
             for line in maps::executable(&process.maps) {
                 let identity = self.identities.of_maps_line(process.tgid, &line);
-                self.mapped(row(time_ns, process.tgid, &line, Origin::SCAN), &identity);
+                let row = row(time_ns, process.tgid, &line, Origin::SCAN);
+                self.mapped(row, &identity, place(&row));
             }
         }
     }
 
-    /// Notes a mapping, sets its image and mount namespace, and shows its file to those who collect from it and judge it.
-    fn mapped(&mut self, row: Mapping, identity: &Identity) {
-        let Mapping { time_ns, tgid, start, len, .. } = row;
+    /// Notes a mapping, sets its image and mount namespace, and shows its file to those who collect from it and judge it. `place` leads to
+    /// the file.
+    pub(super) fn mapped(&mut self, row: Mapping, identity: &Identity, place: MapFile) {
+        let Mapping { time_ns, tgid, .. } = row;
         let row = Mapping { mount_ns: self.mounts.of(tgid), ..row };
         let image = self.tracker.mapping(row, identity.image(), &identity.path);
-        let place = MapFile { tgid, start: Avma(start), end: Avma(start.saturating_add(len)) };
         if let Some(collector) = &mut self.collector {
             collector.see(time_ns, image, identity, place);
         }
@@ -141,7 +145,8 @@ impl Digest {
                 // The new mapping replaces the known one.
                 _ => (after_ns, Origin::EVENT),
             };
-            self.mapped(row(time_ns, tgid, line, origin), identity);
+            let row = row(time_ns, tgid, line, origin);
+            self.mapped(row, identity, place(&row));
         }
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
@@ -168,6 +173,12 @@ impl Digest {
 /// Returns the addresses of a line of `/proc/PID/maps`.
 fn range(line: &MapsLine<'_>) -> Range<Avma> {
     Avma(line.start)..Avma(line.end)
+}
+
+/// Returns where a mapping is.
+fn place(row: &Mapping) -> MapFile {
+    let end = Avma(row.start.saturating_add(row.len));
+    MapFile { tgid: row.tgid, start: Avma(row.start), end }
 }
 
 /// Returns the row of a line of `/proc/PID/maps`.

@@ -4,6 +4,7 @@
 mod counters;
 mod embed;
 mod mappings;
+mod moved;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -32,6 +33,7 @@ use crate::track::tracker::{Totals, Tracker, kept_ns};
 use counters::Counting;
 pub(crate) use embed::Embedded;
 use mappings::ReadBudget;
+use moved::MovedCode;
 
 /// The results of the tracker thread.
 #[derive(Debug)]
@@ -97,6 +99,7 @@ pub fn digest(
         kernel_names,
         kallsyms: None,
         reading: ReadBudget::new(),
+        moved: MovedCode::default(),
         complete_until_ns: 0,
         followed: Followed::new(followed),
         losses: FxHashMap::default(),
@@ -135,6 +138,7 @@ struct Digest {
     /// Read when the first kernel function needs a name and [`KernelNames`] gives none.
     kallsyms: Option<Kallsyms>,
     reading: ReadBudget,
+    moved: MovedCode,
     /// All events before this moment have arrived.
     complete_until_ns: u64,
     followed: Followed,
@@ -194,7 +198,7 @@ impl Digest {
         let (time_ns, moved) = match event {
             Event::Sample(sample) => (kept_ns(sample.head.time_ns), self.cgroups.seen(&sample.head)),
             Event::Wait(wait) => (kept_ns(wait.head.time_ns), self.cgroups.seen(&wait.head)),
-            Event::Fork { head, parent_tgid } if *parent_tgid != head.tgid => {
+            Event::Fork { head, parent_tgid, .. } if *parent_tgid != head.tgid => {
                 (head.time_ns, self.cgroups.forked(*parent_tgid, head))
             }
             Event::Exec { head } => (head.time_ns, self.cgroups.executed(head)),
@@ -237,6 +241,7 @@ impl Digest {
             count => self.lost(Cause::STACK_SHORTENED, u32::MAX, count),
         }
         let notes = self.tracker.take_notes();
+        self.prove_moved(&notes);
         if let Some(collector) = &mut self.collector {
             collector.note(&notes);
         }

@@ -25,6 +25,8 @@ const MODEST: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     by_tgid: FxHashMap<u32, Arc<Space>>,
+    /// Processes that have the address space of another one, and that one: what is known of it stands there.
+    shares: FxHashMap<u32, u32>,
     /// Processes that ended. They are kept for a while: the last samples of a thread arrive after the report of its end.
     ended: Vec<u32>,
     /// Processes whose address space changed since the last [`Spaces::take_changed`].
@@ -64,12 +66,54 @@ impl Proven {
 impl Spaces {
     /// Finds the address space of a process.
     pub(crate) fn of(&self, tgid: u32) -> Option<&Space> {
-        self.by_tgid.get(&tgid).map(|space| &**space)
+        self.by_tgid.get(&self.holder(tgid)).map(|space| &**space)
+    }
+
+    /// Returns true if two processes have one address space.
+    pub(crate) fn is_shared(&self, tgid: u32, other: u32) -> bool {
+        self.holder(tgid) == self.holder(other)
+    }
+
+    /// Gives a process the address space of another one, until it runs a new program.
+    pub(crate) fn share(&mut self, of: u32, tgid: u32) {
+        self.leave(tgid);
+        let holder = self.holder(of);
+        if holder != tgid {
+            self.by_tgid.remove(&tgid);
+            self.proven.remove(&tgid);
+            self.shares.insert(tgid, holder);
+            self.changed.insert(tgid);
+        }
+    }
+
+    /// Returns the process under which the address space of a process is noted.
+    fn holder(&self, tgid: u32) -> u32 {
+        self.shares.get(&tgid).copied().unwrap_or(tgid)
+    }
+
+    /// Leaves an address space to the other processes that have it.
+    fn leave(&mut self, tgid: u32) {
+        let others = self.shares.iter().filter(|(_, holder)| **holder == tgid).map(|(other, _)| *other);
+        if self.shares.contains_key(&tgid) {
+            self.shares.remove(&tgid);
+        } else if let Some(heir) = others.min() {
+            self.shares.remove(&heir);
+            self.shares.values_mut().filter(|holder| **holder == tgid).for_each(|holder| *holder = heir);
+            self.by_tgid.remove(&tgid).map(|space| self.by_tgid.insert(heir, space));
+            self.proven.remove(&tgid).map(|proven| self.proven.insert(heir, proven));
+        }
+    }
+
+    /// Notes that the address space under a holder has changed, for all that have it.
+    fn change(&mut self, holder: u32) {
+        self.changed.insert(holder);
+        self.changed.extend(self.shares.iter().filter(|(_, of)| **of == holder).map(|(tgid, _)| *tgid));
     }
 
     /// Notes that all mappings of a process are known, since it was looked at in `/proc`.
     pub(crate) fn complete(&mut self, tgid: u32) {
-        self.changed.insert(tgid);
+        let tgid = self.holder(tgid);
+        self.change(tgid);
         self.changing(tgid).is_complete = true;
     }
 
@@ -80,26 +124,27 @@ impl Spaces {
 
     /// Notes that mapping reports of one process from before a moment are missing.
     pub(crate) fn lack_of(&mut self, tgid: u32, until_ns: u64) {
-        let proven = self.proven.entry(tgid).or_default();
+        let proven = self.proven.entry(self.holder(tgid)).or_default();
         proven.lacking_until_ns = proven.lacking_until_ns.max(until_ns);
     }
 
     /// Gives up a process with too many mappings: its address space is unknown until it runs another program.
     pub(crate) fn give_up(&mut self, tgid: u32, time_ns: u64) {
+        let tgid = self.holder(tgid);
         self.proven.entry(tgid).or_default().given_up_ns = time_ns;
         self.by_tgid.remove(&tgid);
-        self.changed.insert(tgid);
+        self.change(tgid);
     }
 
     /// Returns true if a process was given up.
     pub(crate) fn is_given_up(&self, tgid: u32) -> bool {
-        self.proven.get(&tgid).is_some_and(|proven| proven.given_up_ns > 0)
+        self.proven.get(&self.holder(tgid)).is_some_and(|proven| proven.given_up_ns > 0)
     }
 
     /// Notes that the address space of a process was compared with `/proc` at a moment. If it was right, it is proven before and after that
     /// moment; otherwise only after it.
     pub(crate) fn prove(&mut self, tgid: u32, time_ns: u64, was_right: bool) {
-        let proven = self.proven.entry(tgid).or_default();
+        let proven = self.proven.entry(self.holder(tgid)).or_default();
         proven.until_ns = proven.until_ns.max(time_ns);
         if !was_right {
             proven.not_until_ns = time_ns;
@@ -111,7 +156,7 @@ impl Spaces {
         if self.lacking_until_ns == 0 && self.proven.is_empty() {
             return true;
         }
-        let proven = self.proven.get(&tgid).copied().unwrap_or_default();
+        let proven = self.proven.get(&self.holder(tgid)).copied().unwrap_or_default();
         let lacking_ns = time_ns.min(self.lacking_until_ns.max(proven.lacking_until_ns));
         let is_proven = lacking_ns <= proven.until_ns && time_ns > proven.not_until_ns;
         proven.given_up_ns == 0 && (lacking_ns == 0 || is_proven)
@@ -119,6 +164,8 @@ impl Spaces {
 
     /// Gives a new process the address space of its parent.
     pub(crate) fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
+        self.leave(child);
+        let parent = self.holder(parent);
         // A look at the child may have come before the report of its fork.
         let own = self.proven.get(&child).copied().unwrap_or_default().since(time_ns);
         if own.until_ns < time_ns {
@@ -151,9 +198,10 @@ impl Spaces {
         self.versions = self.versions.wrapping_add(1);
         let held = self.regions.hold(0);
         let mut space = Space { version: self.versions, is_complete: true, held, ..Space::default() };
-        let old = self.by_tgid.get(&tgid).into_iter().flat_map(|space| &space.regions);
+        let old = self.of(tgid).into_iter().flat_map(|space| &space.regions);
         old.filter(|(_, region)| region.since_ns >= time_ns)
             .for_each(|(start, region)| space.put(*start, *region));
+        self.leave(tgid);
         self.by_tgid.insert(tgid, Arc::new(space));
         // All mappings from now on are reported.
         if let Some(proven) = self.proven.get_mut(&tgid) {
@@ -171,7 +219,8 @@ impl Spaces {
 
     /// Forgets the processes that had ended.
     pub(crate) fn forget_ended(&mut self) {
-        for tgid in self.ended.drain(..) {
+        for tgid in std::mem::take(&mut self.ended) {
+            self.leave(tgid);
             self.by_tgid.remove(&tgid);
             self.proven.remove(&tgid);
         }
@@ -191,6 +240,7 @@ impl Spaces {
             _ if all < MAX_ALL_REGIONS => MODEST,
             _ => 0,
         };
+        let tgid = self.holder(tgid);
         if self.is_given_up(tgid) {
             return;
         }
@@ -200,7 +250,7 @@ impl Spaces {
             (proven.until_ns, proven.lacking_until_ns) = (0, region.since_ns.saturating_add(1));
             return;
         }
-        self.changed.insert(tgid);
+        self.change(tgid);
         self.versions = self.versions.wrapping_add(1);
         let version = self.versions;
         let space = self.changing(tgid);
@@ -218,7 +268,8 @@ impl Spaces {
     pub(crate) fn keep_only(&mut self, tgid: u32, ranges: &[Range<Avma>]) {
         let gone = self.of(tgid).map(|space| space.not_in(ranges)).unwrap_or_default();
         if !gone.is_empty() {
-            self.changed.insert(tgid);
+            let tgid = self.holder(tgid);
+            self.change(tgid);
             self.versions = self.versions.wrapping_add(1);
             let version = self.versions;
             let space = self.changing(tgid);

@@ -113,6 +113,13 @@ impl Space {
         })
     }
 
+    /// Finds the code in no file at an address: its range, and since when it has been there, ns `CLOCK_MONOTONIC`.
+    pub(crate) fn in_no_file(&self, address: Avma) -> Option<(Range<Avma>, u64)> {
+        let (start, region) = self.regions.range(..=address).next_back()?;
+        let is_it = address < region.end && region.image.is_none();
+        is_it.then_some((*start..region.end, region.since_ns))
+    }
+
     /// Finds the image at an address and the offset in its file, even if the process has it mapped twice.
     pub(crate) fn code(&self, address: Avma) -> Option<(u32, FileOff)> {
         let (start, region) = self.regions.range(..=address).next_back()?;

@@ -250,3 +250,32 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_shared_address_space_outlives_whoever_leaves_it() {
+    let mut spaces = Spaces::default();
+    spaces.map(1, Avma(0x1000), region(0x2000, 7, 0));
+    for child in [2, 3] {
+        spaces.fork(1, child, 5);
+        spaces.share(1, child);
+    }
+    spaces.take_changed();
+    spaces.map(2, Avma(0x8000), region(0x9000, 9, 0));
+    assert_eq!(spaces.take_changed(), FxHashSet::from_iter([1, 2, 3]), "all have new code");
+    assert_eq!([1, 2, 3].map(|tgid| at(&spaces, tgid, 0x8000)), [Some((9, 0)); 3]);
+    // What held it runs another program.
+    spaces.exec(1, 6);
+    spaces.map(1, Avma(0x8000), region(0x9000, 4, 0));
+    spaces.map(3, Avma(0x5000), region(0x6000, 5, 0));
+    assert_eq!([1, 2, 3].map(|tgid| at(&spaces, tgid, 0x5000)), [None, Some((5, 0)), Some((5, 0))]);
+    assert_eq!(at(&spaces, 1, 0x8000), Some((4, 0)));
+    // The heir ends, and its number is used again.
+    spaces.exit(2);
+    spaces.forget_ended();
+    assert_eq!([2, 3].map(|tgid| at(&spaces, tgid, 0x5000)), [None, Some((5, 0))]);
+    spaces.fork(3, 2, 9);
+    spaces.map(2, Avma(0x5000), region(0x6000, 6, 0));
+    assert_eq!([2, 3].map(|tgid| at(&spaces, tgid, 0x5000)), [Some((6, 0)), Some((5, 0))], "a copy");
+    spaces.give_up(3, 10);
+    assert!(spaces.is_given_up(3) && !spaces.is_given_up(2));
+}

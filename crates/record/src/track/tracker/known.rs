@@ -34,9 +34,9 @@ impl Tracker {
     /// been made.
     pub(crate) fn latest(&self, tgid: u32) -> (Space, u64) {
         let (mut space, mut since_ns) = (self.spaces.of(tgid).cloned(), self.settled_ns);
-        for what in self.waiting.of(tgid) {
+        for what in self.waiting.of(tgid, |other| self.spaces.is_shared(tgid, other)) {
             match what {
-                What::Change { row, .. } if row.change == Change::FORK => {
+                What::Change { row, .. } if [Change::FORK, Change::SHARES].contains(&row.change) => {
                     (space, since_ns) = (self.spaces.of(row.parent_tgid).cloned(), row.time_ns);
                 }
                 What::Change { row, .. } => (space, since_ns) = (None, row.time_ns),

@@ -136,7 +136,12 @@ impl Tracker {
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Sample(sample) => self.sample(sample),
-            Event::Fork { head, parent_tgid } => self.change(Change::FORK, head, *parent_tgid, false),
+            Event::Fork { head, parent_tgid, shares_memory } => {
+                self.change(Change::FORK, head, *parent_tgid, false);
+                if *shares_memory {
+                    self.change(Change::SHARES, head, *parent_tgid, false);
+                }
+            }
             Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
             Event::Comm { head } => self.change(Change::COMM, head, 0, false),
             Event::Exit { head, whole_group } => {
@@ -161,6 +166,12 @@ impl Tracker {
     pub(crate) fn found(&mut self, time_ns: u64, tgid: u32, parent_tgid: u32, comm: &[u8]) {
         let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
         self.change(Change::FOUND, &head, parent_tgid, false);
+    }
+
+    /// Notes that a process that was found has the address space of another one.
+    pub(crate) fn found_sharing(&mut self, time_ns: u64, tgid: u32, of: u32, comm: &[u8]) {
+        let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm, cgroup_id: 0 };
+        self.change(Change::SHARES, &head, of, false);
     }
 
     /// Notes that a task moved into a cgroup; `path` is `None` if it is unknown.

@@ -41,6 +41,7 @@ impl Tracker {
             Change::FORK if row.parent_tgid != row.tgid => {
                 self.spaces.fork(row.parent_tgid, row.tgid, row.time_ns);
             }
+            Change::SHARES => self.spaces.share(row.parent_tgid, row.tgid),
             Change::EXEC => self.spaces.exec(row.tgid, row.time_ns),
             Change::EXIT if ends_process => self.spaces.exit(row.tgid),
             _ => {}

@@ -168,7 +168,7 @@ fn whatever_was_lost_a_space_is_sure_that_was_proven() {
     assert_eq!(users(&mut tracker).1, [WalkEnd::MAPPINGS_LOST, WalkEnd::ROOT]);
     // The proof of a parent holds for its child, too.
     let child = Head { tgid: 20, tid: 20, ..head(9_000) };
-    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10, shares_memory: false });
     tracker.settle(u64::MAX);
     assert!(tracker.spaces.is_sure(20, 9_500) && !tracker.spaces.is_sure(30, 9_500));
 }
@@ -196,7 +196,7 @@ fn the_latest_space_has_what_waits() {
     // A child that is not settled yet has what its parent has.
     let child = Head { tgid: 20, tid: 20, ..head(4_000) };
     tracker.settle(3_900);
-    tracker.event(&Event::Fork { head: child, parent_tgid: 10 });
+    tracker.event(&Event::Fork { head: child, parent_tgid: 10, shares_memory: false });
     let (space, since_ns) = tracker.latest(20);
     assert_eq!(
         (space.shows(Avma(0x8000)..Avma(0x9000), &new, FileOff(0x4000)), since_ns),

@@ -93,15 +93,16 @@ impl Backlog {
         })
     }
 
-    /// Returns the waiting events that begin an address space of a process or map into it, in the order of time.
-    pub(super) fn of(&self, tgid: u32) -> Vec<&What> {
+    /// Returns the waiting events that begin an address space of a process or map into it, in the order of time. `shares` returns true
+    /// for processes that have the same address space.
+    pub(super) fn of(&self, tgid: u32, shares: impl Fn(u32) -> bool) -> Vec<&What> {
         let is_of = |what: &What| match what {
-            What::Change { row, .. } if row.change == Change::FORK => {
+            What::Change { row, .. } if [Change::FORK, Change::SHARES].contains(&row.change) => {
                 row.tgid == tgid && row.parent_tgid != tgid
             }
             What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
-            What::Mapping { row, .. } => row.tgid == tgid,
-            What::Only { tgid: of, .. } => *of == tgid,
+            What::Mapping { row, .. } => row.tgid == tgid || shares(row.tgid),
+            What::Only { tgid: of, .. } => *of == tgid || shares(*of),
             What::Sample(_) | What::CpuTime(_) => false,
         };
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();

@@ -37,6 +37,7 @@ fn is_of_a_file(reason: Reason) -> bool {
         | Reason::NotAFile
         | Reason::BuildIdMismatch
         | Reason::ImageChanged
+        | Reason::ImageUnproven
         | Reason::ImageUnreadable
         | Reason::NoSymbol => true,
         Reason::Unmapped

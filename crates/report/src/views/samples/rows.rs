@@ -93,6 +93,8 @@ struct FrameRow<'a> {
     interrupted: bool,
     #[serde(skip_serializing_if = "is_false")]
     guessed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    moved: bool,
     file: Option<&'a str>,
     line: Option<u32>,
     reason: Option<&'static str>,
@@ -239,6 +241,7 @@ impl<'a> Lister<'a> {
             inlined: frame.inlined,
             interrupted: step.role == Role::Interrupted,
             guessed: step.mark.has(Mark::GUESSED),
+            moved: in_image && self.locator.is_moved(space, step),
             file: frame.file.map(|file| &*names.files[file as usize]),
             line: frame.line,
             reason: function.reason.map(|reason| reason.code()),
@@ -270,6 +273,7 @@ impl SampleRow<'_> {
                 (frame.inlined, " inlined"),
                 (frame.interrupted, " interrupted"),
                 (frame.guessed, " guessed"),
+                (frame.moved, " moved"),
             ];
             remarks.iter().filter(|(holds, _)| *holds).try_for_each(|(_, remark)| write!(out, "{remark}"))?;
             writeln!(out)?;
