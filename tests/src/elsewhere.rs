@@ -48,7 +48,9 @@ pub fn report_in_a_container(command: &[&str], recording: &Path) -> String {
     report.arg("chroot").arg(root.path()).arg("/icecore-report").args(command).arg(file).arg("--json");
     let out = report.env_remove("TMPDIR").output().expect("util-linux is everywhere");
     let said = text(&out.stderr);
-    assert!(out.status.success() && said.is_empty(), "{said}");
+    // Most names may be missing where no file is.
+    let is_well = said.lines().all(|line| line.starts_with("warning: most names are missing"));
+    assert!(out.status.success() && is_well, "{said}");
     text(&out.stdout)
 }
 

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use regex::Regex;
-
 use crate::compare::estimate::{Base, Coverage, RecordedRow};
 use crate::compare::noise::{Draws, SEED, SLICES};
 use crate::compare::series::{GroupWeight, Series, whole};
 use crate::compare::{Metric, Point, RecordingFacts, facts, point};
-use crate::matching;
+use crate::matching::{self, twins};
 use icecore_profile::map::Interned;
-use icecore_profile::named::names::Names;
+use icecore_profile::named::names::{Function, Names};
 use icecore_profile::named::pipeline::Report;
-use icecore_profile::named::{Amount, groups};
+use icecore_profile::named::{Amount, NamePattern, groups};
 
 /// Lighter rows are skipped, unless requested by name.
 const LEAST_SHARE: f64 = 0.0005;
@@ -45,7 +43,7 @@ pub struct Options {
     /// Inlined functions count for the function into which they were inlined.
     pub physical: bool,
     /// Only rows whose name matches.
-    pub function: Option<Regex>,
+    pub function: Option<NamePattern>,
 }
 
 /// One measured recording.
@@ -84,36 +82,58 @@ pub struct TrendRow {
     pub is_wanted: bool,
 }
 
+/// How people know a row.
+struct Shown {
+    name: String,
+    image: Option<String>,
+    is_requested: bool,
+}
+
 /// Measures the rows of a recording that was counted by [`SLICES`] slices.
 pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
     let facts: RecordingFacts = facts(report);
     let (profile, tables) = (&report.profile, &report.loaded.tables);
     let mut keys: Interned<TrendKey> = Interned::new();
-    let mut shown: Vec<(String, Option<String>)> = Vec::new();
-    let mut intern = |key: TrendKey, name: &str, image: Option<&str>| {
+    let mut shown: Vec<Shown> = Vec::new();
+    let mut intern = |key: TrendKey, name: &str, image: Option<&str>, is_requested: bool| {
         let row = keys.intern(key);
         if shown.len() <= row as usize {
-            shown.push((name.to_owned(), image.map(str::to_owned)));
+            shown.push(Shown { name: name.to_owned(), image: image.map(str::to_owned), is_requested });
         }
+        shown[row as usize].is_requested |= is_requested;
         row
     };
     let names = &profile.names;
     let whole_weight = facts.weight as f64;
     let is_heavy = |amount: Amount| amount.weight as f64 >= LEAST_SHARE * whole_weight;
-    let is_requested = |name: &str| options.function.as_ref().is_some_and(|regex| regex.is_match(name));
+    let pattern = options.function.as_ref();
+    let is_requested = |name: &str| pattern.is_some_and(|pattern| pattern.fits(name));
     let series = match options.by {
         By::Function | By::Image => {
+            let images: Vec<String> =
+                names.images.iter().map(|image| matching::image(&image.path).into_owned()).collect();
+            let marks = twins::marks(names, &images);
+            let none = || vec![false; names.functions.len()];
+            let are_requested = pattern.map_or_else(none, |pattern| pattern.of(names));
             let of_function: Vec<u32> = (0..names.functions.len())
                 .map(|function| {
-                    let (name, image) = called(names, function);
+                    let (it, image) = called(names, function);
                     let path = image.unwrap_or("[no image]");
+                    let key = || {
+                        let key = matching::function(it.own_name());
+                        marks[function]
+                            .as_ref()
+                            .map_or_else(|| key.to_string(), |mark| twins::marked(&key, mark))
+                    };
                     match options.by {
-                        By::Image => intern((matching::image(path).into_owned(), String::new()), path, image),
-                        _ => intern(
-                            (matching::function(name).into_owned(), matching::image(path).into_owned()),
-                            name,
-                            image,
-                        ),
+                        By::Image => {
+                            let key = (matching::image(path).into_owned(), String::new());
+                            intern(key, path, image, is_requested(path))
+                        }
+                        _ => {
+                            let key = (key(), matching::image(path).into_owned());
+                            intern(key, &it.name, image, are_requested[function])
+                        }
                     }
                 })
                 .collect();
@@ -122,7 +142,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
             let of_stack = groups(profile, &of_frame, |_| !options.physical);
             let mut series = Series::of_code(profile, &of_stack, shown.len());
             series.keep(profile, SLICES, &of_stack, |group, sum| {
-                is_heavy(sum.total) || is_requested(&shown[group].0)
+                is_heavy(sum.total) || shown[group].is_requested
             });
             series
         }
@@ -132,7 +152,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
                 .iter()
                 .map(|thread| {
                     let name = if options.by == By::Process { &thread.process } else { &thread.comm };
-                    intern((name.to_string(), String::new()), name, None)
+                    intern((name.to_string(), String::new()), name, None, is_requested(name))
                 })
                 .collect();
             let of_row = |row: usize| of_thread[profile.rows[row].thread as usize];
@@ -142,17 +162,17 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
     let weight = facts.weight as f64 / facts.samples.max(1) as f64;
     let base = Base::new(whole(profile, SLICES), Arc::new(Draws::new(SEED)), weight, true);
     let piece = if facts.is_whole_run { Coverage::WholeRun } else { Coverage::OfTime(0) };
-    let rows =
-        keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, (name, image)))| {
-            let part = series.of(group, options.metric);
-            let (is_heavy, is_requested) = (is_heavy(part.amount), is_requested(&name));
-            let is_wanted = is_requested || (is_heavy && options.function.is_none());
-            let row = || {
-                let point = point(RecordedRow { base: &base, part }, piece);
-                (key, TrendRow { name, image, point, is_heavy, is_wanted })
-            };
-            (part.amount.samples > 0).then(row)
-        });
+    let rows = keys.into_items().into_iter().zip(shown).enumerate().filter_map(|(group, (key, shown))| {
+        let Shown { name, image, is_requested } = shown;
+        let part = series.of(group, options.metric);
+        let is_heavy = is_heavy(part.amount);
+        let is_wanted = is_requested || (is_heavy && options.function.is_none());
+        let row = || {
+            let point = point(RecordedRow { base: &base, part }, piece);
+            (key, TrendRow { name, image, point, is_heavy, is_wanted })
+        };
+        (part.amount.samples > 0).then(row)
+    });
     let labels = tables.session.labels.iter().map(|label| (label.key.clone(), label.value.clone()));
     Measured {
         path: facts.path,
@@ -166,7 +186,7 @@ pub fn measure(report: &Report<'_>, options: &Options) -> Measured {
     }
 }
 
-fn called(names: &Names, function: usize) -> (&str, Option<&str>) {
+fn called(names: &Names, function: usize) -> (&Function, Option<&str>) {
     let function = &names.functions[function];
-    (&function.name, names.image(function).map(|image| &*image.path))
+    (function, names.image(function).map(|image| &*image.path))
 }

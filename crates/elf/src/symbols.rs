@@ -39,7 +39,8 @@ pub struct Symbol<'d> {
     pub len: u64,
     /// As the file has it: mangled, with its version.
     pub name: Cow<'d, [u8]>,
-    /// Other names of the same bytes, best first, without those that differ only in the version; at most [`MAX_ALIASES`].
+    /// Other names of the same bytes, best first, without those that differ only in the version, and without local ones if the name is
+    /// global; at most [`MAX_ALIASES`].
     pub aliases: Vec<&'d [u8]>,
     /// The source file of a local function, as the linker noted it: mostly without its folder.
     pub file: Option<&'d [u8]>,
@@ -234,6 +235,9 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     ) -> Option<Symbol<'d>> {
         let name = self.versioned(found.symbol)?;
         let mut aliases: Vec<&[u8]> = Vec::new();
+        let is_local =
+            |it: &Candidate| self.symbols.symbol(it.symbol).is_ok_and(|row| row.st_bind() == elf::STB_LOCAL);
+        let others = others.filter(|other| is_local(other) == is_local(found));
         for other in others.filter_map(|other| self.name(other)).map(unversioned) {
             if aliases.len() < MAX_ALIASES && other != unversioned(&name) && !aliases.contains(&other) {
                 aliases.push(other);
@@ -437,8 +441,8 @@ mod tests {
             .type run.cold,@function; run.cold: .fill 16; .size run.cold, .-run.cold
             .type lone.part.0,@function; lone.part.0: .fill 16; .size lone.part.0, .-lone.part.0
             .type lone.isra.1.cold,@function; lone.isra.1.cold: .fill 16; .size lone.isra.1.cold, .-lone.isra.1.cold
-            .globl shown; .type shown,@function; .globl __shown; .type __shown,@function; .weak shwn; .type shwn,@function
-            shown: __shown: shwn: .fill 16
+            .globl shown; .type shown,@function; .globl __shown; .type __shown,@function; .type of_us,@function; .weak shwn; .type shwn,@function
+            shown: __shown: shwn: of_us: .fill 16; .size of_us, .-of_us
             .size shown, .-shown; .size __shown, .-__shown; .size shwn, .-shwn
         ";
         let file = assembled(source);

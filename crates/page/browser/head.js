@@ -13,7 +13,7 @@ export function headOf(app) {
 
 /** Right stacks that lack names are not misleading.
  * @param {Side["summary"]} summary @returns {string} */
-function said(summary) {
+function verdictText(summary) {
   if (summary.names_verdict === "good") return summary.stacks_verdict;
   const but = summary.stacks_verdict === "good" ? "but" : "and";
   const some = summary.names_verdict === "usable" ? "some" : "most";
@@ -24,7 +24,7 @@ function said(summary) {
 function sideOf(app, side, i) {
   const { summary, health } = side;
   const role = app.page.sides.length > 1 ? ["before: ", "after: "][i] : "";
-  const verdict = element("span", { class: `verdict ${summary.verdict}` }, said(summary));
+  const verdict = element("span", { class: `verdict ${summary.verdict}` }, verdictText(summary));
   const facts = [
     things(summary.samples, "sample"),
     `${summary.duration_s.toFixed(2)} s`,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icecore_elf::{Svma, is_legacy_rust, part_of, unversioned};
+use icecore_elf::{Svma, is_legacy_rust, part_of, plt, unversioned};
 
 use crate::map::Map;
 use crate::strings::Strings;
@@ -38,8 +38,8 @@ struct Joined {
 impl Joiner {
     /// Gives a function the name that a symbol table has for it, and tells what the table knows beside the name.
     ///
-    /// The name by which the debug information knows the function is the one, if the table has it among others: names that were
-    /// added for the same code change nothing. With line tables alone, debug information has names without their scopes (`push` for
+    /// The name by which the debug information knows the function is the one, if the table has it among others, unless it is that of a
+    /// helper (`__libc_free` for `free`): names that were added for the same code change nothing. With line tables alone, debug information has names without their scopes (`push` for
     /// `Vec<T>::push`): then the first name of the table counts.
     pub fn join(&mut self, function: &mut Function, symbol: &Symbol) {
         let key = (function.name.as_ptr() as usize, Arc::as_ptr(&function.origin) as usize, symbol.whole);
@@ -55,30 +55,39 @@ impl Joiner {
 fn joined(function: &Function, symbol: &Symbol, strings: &Strings) -> (Arc<str>, Origin) {
     let own = function.origin.symbol.as_deref().map(str::as_bytes);
     let plain = |raw: &'_ [u8]| -> Vec<u8> {
-        let name = unversioned(raw);
+        // The name of a stub ends with a mark that is no version.
+        let name = if raw.ends_with(plt::SUFFIX.as_bytes()) { raw } else { unversioned(raw) };
         part_of(name).unwrap_or(name).to_vec()
     };
+    let readable = |name: &[u8]| match name.strip_suffix(plt::SUFFIX.as_bytes()) {
+        Some(target) => Arc::from(format!("{}{}", strings.name(target), plt::SUFFIX)),
+        None => strings.name(name),
+    };
     let plain: Vec<Vec<u8>> = symbol.names.iter().map(|name| plain(name)).collect();
-    let is_own = |name: &Vec<u8>| own == Some(name) && !function.name.is_empty();
+    // Names that begin with more underscores are those of helpers.
+    let helper = |name: &[u8]| name.iter().take_while(|byte| **byte == b'_').count();
+    let least = plain.first().map_or(0, |best| helper(best));
+    let is_own = |name: &Vec<u8>| own == Some(name) && !function.name.is_empty() && helper(name) <= least;
     let chosen = plain.iter().position(is_own);
     let name = match (chosen, plain.first()) {
         (Some(_), _) | (None, None) => function.name.clone(),
         (None, Some(best)) => match is_legacy_rust(best) {
-            true => completed(&strings.name(best), &function.name, &[]),
-            false => strings.name(best),
+            true => completed(&readable(best), &function.name, &[]),
+            false => readable(best),
         },
     };
     let chosen = &plain.get(chosen.unwrap_or(0)).map_or(&[][..], |name| name);
     let mut aliases: Vec<Arc<str>> = Vec::new();
-    for other in plain.iter().filter(|other| other != chosen).map(|other| strings.name(other)) {
+    for other in plain.iter().filter(|other| other != chosen).map(|other| readable(other)) {
         if other != name && !aliases.contains(&other) {
             aliases.push(other);
         }
     }
     let Origin { entry, symbol: own, declared, .. } = (*function.origin).clone();
     let versioned = || {
-        let raw = symbol.names.first().filter(|raw| unversioned(raw).len() < raw.len())?;
-        Some(String::from_utf8_lossy(raw).into())
+        let raw = symbol.names.first()?;
+        let is_versioned = unversioned(raw).len() < raw.len() && !raw.ends_with(plt::SUFFIX.as_bytes());
+        is_versioned.then(|| Arc::from(String::from_utf8_lossy(raw)))
     };
     let origin = Origin {
         entry,
@@ -149,10 +158,13 @@ mod tests {
         let start = Some(Svma(0x1000));
         let (name, aliases, at) = join(of_dwarf("decode", "decode"), &["dcd", "decode", "api@@V2"]);
         assert_eq!((&*name, aliases, at), ("decode", vec!["dcd".into(), "api".into()], start));
+        assert_eq!(join(of_dwarf("__libc_free", "__libc_free"), &["free", "__libc_free"]).0, "free");
         let (name, aliases, _) = join(of_dwarf("push", "push"), &["_ZN3Vec4pushEi", "other"]);
         assert_eq!((&*name, aliases), ("Vec::push(int)", vec!["other".to_owned()]));
         let (name, aliases, _) = join(Function::new("".into()), &["api@@V2", "api@V1"]);
         assert_eq!((&*name, aliases), ("api", vec![]));
+        let (name, ..) = join(Function::new("".into()), &["_Z3runv@plt"]);
+        assert_eq!(name, "run()@plt");
         let (name, ..) = join(of_dwarf("run", "run"), &["run.cold"]);
         assert_eq!(name, "run");
         let (name, ..) = join(Function::new("".into()), &["_Z3runv.part.0.cold"]);

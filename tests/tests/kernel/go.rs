@@ -130,7 +130,7 @@ fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
         let frames: Vec<_> =
             sample.0["frames"].as_array().expect("a list").iter().filter(|it| it["side"] == "user").collect();
         for pair in frames.windows(2) {
-            let (callee, caller) = (pair[0]["name"].as_str(), pair[1]["name"].as_str());
+            let (callee, caller) = (pair[0]["name"].as_str().map(own), pair[1]["name"].as_str().map(own));
             let is_own = pair[1]["image"].as_str().is_some_and(|path| path.ends_with(image));
             // Nobody calls these functions: their addresses are put on the stack.
             if !is_own || caller == Some("runtime.goexit") || callee == Some("runtime.asyncPreempt") {
@@ -149,9 +149,14 @@ fn impossible(samples: &[Sample], image: &str, program: &Path) -> Vec<String> {
     found
 }
 
+/// Removes what tells a function apart from another one of its name: that for the other calling convention.
+fn own(name: &str) -> &str {
+    name.split(" (+").next().unwrap_or(name)
+}
+
 /// Returns the names of user frames as Go writes them.
 fn plain(sample: &Sample) -> Vec<&str> {
-    sample.names("user").into_iter().map(|name| name.trim_end_matches(".abi0")).collect()
+    sample.names("user").into_iter().map(|name| own(name).trim_end_matches(".abi0")).collect()
 }
 
 fn begins_with_a_start(sample: &Sample) -> bool {

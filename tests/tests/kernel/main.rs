@@ -18,6 +18,7 @@ mod embed_files;
 #[cfg(target_arch = "x86_64")]
 mod frame_pointers;
 mod frames;
+mod functions;
 mod go;
 mod guesses;
 mod identity;

@@ -145,7 +145,7 @@ fn weights_whose_sum_has_more_than_64_bits_keep_their_shares() {
     b.change(1_000, Change::FOUND, 100, 1, "heavy");
     b.map(2_000, 100, 0x1_0000, image, Origin::SCAN);
     for (name, start) in [("often", 0x1000), ("seldom", 0x1100)] {
-        b.symbols.push(Symbol { image, start, end: start + 0x100, name: name.into() });
+        b.symbols.push(Symbol::new(image, start..start + 0x100, name));
     }
     let task = b.task(100, 100, "heavy");
     // Three and one of the largest weights that there are, and others that do not matter.

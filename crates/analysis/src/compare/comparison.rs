@@ -265,6 +265,12 @@ impl Comparison {
         self.functions.name(self.functions.of[recording][function as usize], 1)
     }
 
+    /// Returns how many functions share their name with others and are told apart, and how many names have several functions that
+    /// nothing tells apart, so that each is one row.
+    pub fn told_apart(&self) -> (u64, u64) {
+        self.functions.told_apart
+    }
+
     /// Returns the images whose functions are all one row because one side has no names for them, if that row has any weight.
     pub fn images_without_names(&self) -> Vec<String> {
         let is_heavy = |row: &ComparedRow| {

@@ -21,6 +21,9 @@ pub struct Functions {
     images: Vec<Vec<String>>,
     /// The keys of images that have source lines on one side only.
     one_sided: HashSet<String>,
+    /// How many functions share their name with others and are told apart; how many names count as one function, because nothing tells
+    /// apart those that have them.
+    pub(super) told_apart: (u64, u64),
     /// The keys of images that have names on one side only.
     nameless: HashSet<String>,
     /// For each number, true if both sides have the build, so that a function has one name.
@@ -91,7 +94,8 @@ impl Functions {
             positions.into_iter().map(|position| number_of[*side][position as usize]).collect()
         });
         let one_sided = one_sided(reports, &images, lines);
-        Self { of: of.collect(), keys, images, one_sided, nameless, is_settled }
+        let told_apart = (twins.told_apart, twins.summed);
+        Self { of: of.collect(), keys, images, one_sided, told_apart, nameless, is_settled }
     }
 
     /// Returns true if an inlined function of a recording is compared as a row of its own.

@@ -105,7 +105,7 @@ fn known() -> Map<&'static str, Part> {
 
 /// Compilers append the variant after a dot: `_PyEval_EvalFrameDefault.lto_priv.0`.
 fn part(known: &Map<&str, Part>, function: &Function) -> Option<Part> {
-    known.get(function.name.split('.').next()?).copied()
+    known.get(function.own_name().split('.').next()?).copied()
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ mod numbers;
 mod open;
 mod parameters;
 mod renamed;
-mod twins;
+pub mod twins;
 
 pub use groups::matched;
 pub use images::{ImageKeys, image};

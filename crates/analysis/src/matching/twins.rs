@@ -57,22 +57,48 @@ impl Twins {
         Self { of, told_apart, summed }
     }
 
-    /// Returns the key of a name of a function: that of the name, and what tells the function apart.
-    pub fn key(&self, recording: usize, at: usize, key: &str) -> String {
-        match &self.of[recording][at] {
-            Some(mark) => format!("{key}{SEPARATOR}{mark}"),
-            None => key.to_owned(),
-        }
-    }
-
     /// Returns what tells a function apart.
     pub fn mark(&self, recording: usize, at: usize) -> Option<&str> {
         self.of[recording][at].as_deref()
     }
 }
 
+/// Returns what tells each function of one recording apart from others of its name, wherever these are; `None` if nothing does that is
+/// the same in every build.
+pub fn marks(names: &Names, images: &[String]) -> Vec<Option<String>> {
+    let keys = shared(names, images);
+    let mut members: HashMap<&Shared<'_>, Vec<(usize, usize)>> = HashMap::new();
+    for (at, key) in keys.iter().enumerate() {
+        key.iter().for_each(|key| members.entry(key).or_default().push((0, at)));
+    }
+    let mut all = vec![None; keys.len()];
+    for members in members.into_values() {
+        let marks = stable(&members, &[names]).into_iter().flatten();
+        members.iter().zip(marks).for_each(|((_, at), mark)| all[*at] = Some(mark));
+    }
+    all
+}
+
+/// Removes what tells functions apart from keys of names that no recording has twice.
+pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) {
+    let base = |name: &str| name.split(SEPARATOR).next().unwrap_or_default().to_owned();
+    let mut several: HashSet<(String, String)> = HashSet::new();
+    for rows in recordings.iter() {
+        let mut seen = HashSet::new();
+        let bases = rows.keys().map(|(name, image)| (base(name), image.clone()));
+        several.extend(bases.filter(|key| !seen.insert(key.clone())));
+    }
+    for rows in recordings {
+        let joined = std::mem::take(*rows).into_iter().map(|((name, image), row)| {
+            let key = (base(&name), image);
+            if several.contains(&key) { ((name, key.1), row) } else { (key, row) }
+        });
+        **rows = joined.collect();
+    }
+}
+
 /// Puts what tells a function apart behind the key of its name.
-pub(super) fn marked(key: &str, mark: &str) -> String {
+pub(crate) fn marked(key: &str, mark: &str) -> String {
     format!("{key}{SEPARATOR}{mark}")
 }
 
@@ -140,8 +166,11 @@ mod tests {
     use super::*;
     use icecore_profile::named::names::{Function, ImageName};
 
-    fn names(functions: &[(&str, Option<(u32, u32)>, u64)]) -> Names {
-        let function = |(name, declared, start): &(&str, Option<(u32, u32)>, u64)| Function {
+    /// A name, the place of the declaration, and the first address.
+    type Row<'a> = (&'a str, Option<(u32, u32)>, u64);
+
+    fn names(functions: &[Row<'_>]) -> Names {
+        let function = |(name, declared, start): &Row<'_>| Function {
             image: Some(0),
             declared: *declared,
             start: Some(*start),
@@ -192,6 +221,18 @@ mod tests {
         assert_eq!(twins(&[&start, &start], [b"1", b"2"]).2, 1);
         assert_eq!(twins(&[&start, &start], [b"1", b"1"]).0[0], [some("+0x10"), some("+0x30")]);
         assert_eq!(twins(&[&start, &start], [b"", b""]).2, 1, "nobody knows the build");
+    }
+
+    #[test]
+    fn keys_of_many_recordings_have_marks_where_one_of_them_has_two() {
+        let recording = |keys: &[&str]| -> BTreeMap<(String, String), ()> {
+            keys.iter().map(|key| ((key.replace('@', "\u{1f}"), "x".to_owned()), ())).collect()
+        };
+        let mut all = [recording(&["f@a.c#0", "f@b.c#0", "g@a.c#0"]), recording(&["f@b.c#0", "g@c.c#0"])];
+        join(&mut all.each_mut().map(|rows| rows));
+        assert_eq!(all, [recording(&["f@a.c#0", "f@b.c#0", "g"]), recording(&["f@b.c#0", "g"])]);
+        let one = names(&[("f", Some((0, 3)), 16), ("g", None, 48)]);
+        assert_eq!(marks(&one, &["x".to_owned()]), [some("a.c#0"), None]);
     }
 
     #[test]

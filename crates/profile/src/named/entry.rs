@@ -64,14 +64,16 @@ pub fn entries(names: &Names) -> Vec<Entry> {
         .collect();
     let is_entry = |f: &Function| {
         let is_libc = f.image.is_some_and(|image| of_libc[image as usize]);
-        let name = f.name.split('@').next().unwrap_or_default();
-        let is_entry = ENTRIES.contains(&name)
-            || name.starts_with(ENTRY_PREFIX)
-            || is_libc && ENTRIES_OF_LIBC.contains(&name);
-        match f.side == Side::User && f.reason.is_none() && is_entry {
-            true if CLONES.contains(&name) => Entry::OfOthers,
-            true => Entry::Yes,
-            false => Entry::No,
+        let is_entry = |name: &&str| {
+            ENTRIES.contains(name)
+                || name.starts_with(ENTRY_PREFIX)
+                || is_libc && ENTRIES_OF_LIBC.contains(name)
+        };
+        let mut names = f.names().map(|name| name.split('@').next().unwrap_or_default());
+        match names.find(is_entry).filter(|_| f.side == Side::User && f.reason.is_none()) {
+            Some(name) if CLONES.contains(&name) => Entry::OfOthers,
+            Some(_) => Entry::Yes,
+            None => Entry::No,
         }
     };
     names.functions.iter().map(is_entry).collect()

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::map::Map;
-use crate::named::names::{Frame, Function, Side};
+use crate::named::function::{Frame, Function, Side};
 use icecore_symbolize::{EntryId, Reason};
 
 /// What one source of names says of a function.

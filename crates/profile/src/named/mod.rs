@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`pipeline`] | the pipeline from a file to the data of every view |
 //! | [`names`] | names places by functions and source lines |
-//! | `identity` | which names are names of one function; what tells apart those that read the same |
+//! | `function`, `identity` | a function and its names; which names are names of one function; what tells apart those that read the same |
 //! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
 //! | `unwound` | unwinds stacks, or takes them from the cache |
 //! | [`cache`] | names and stacks that earlier reports found, on this machine |
@@ -22,6 +22,7 @@ pub mod entry;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
 pub mod found;
+mod function;
 mod identity;
 mod measure;
 pub mod names;

@@ -42,6 +42,14 @@ impl Patterns {
         Matches { in_focus: matching(&self.focus, true), ignored: matching(&self.ignore, false), hidden }
     }
 
+    /// Finds a pattern that is no regular expression and no name of a function either, with the name of its option.
+    pub fn broken(&self, names: &Names) -> Option<(&'static str, &NamePattern)> {
+        let Self { focus, ignore, hide, show } = self;
+        let all = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show)];
+        let is_broken = |pattern: &&NamePattern| pattern.is_only_name() && !pattern.of(names).contains(&true);
+        all.into_iter().find_map(|(option, pattern)| Some((option, pattern.as_ref().filter(is_broken)?)))
+    }
+
     /// Returns true if there are no patterns.
     pub fn are_none(&self) -> bool {
         let Self { focus, ignore, hide, show } = self;

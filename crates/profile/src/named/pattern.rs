@@ -27,6 +27,7 @@ impl FromStr for NamePattern {
 
 impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.ignores_case { "(?i)" } else { "" })?;
         f.write_str(&self.text)
     }
 }

@@ -182,9 +182,16 @@ pub(crate) mod fixture {
 
     /// Assembles a program, whose code begins at 0x10000.
     pub(crate) fn assembled(source: &str) -> Vec<u8> {
+        linked(source, "--no-eh-frame-hdr")
+    }
+
+    /// Assembles a program with one more option of the linker.
+    pub(crate) fn linked(source: &str, option: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("x.s"), source).expect("written");
-        let args = ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", "x.s", "-o", "x"];
+        let option = format!("-Wl,{option}");
+        let args =
+            ["-nostdlib", "-static", "-Wl,-Ttext=0x10000", "-Wl,--build-id=none", &option, "x.s", "-o", "x"];
         let status = Command::new("cc").args(args).current_dir(dir.path()).status().expect("a compiler");
         assert!(status.success());
         std::fs::read(dir.path().join("x")).expect("just made")
@@ -230,7 +237,7 @@ mod tests {
             .type part.cold,@function; part.cold: .cfi_startproc; .fill 16; .cfi_endproc; .size part.cold, .-part.cold
             .globl part; .type part,@function; part: .fill 16; .size part, .-part
         ";
-        let elf = fixture::assembled(source);
+        let elf = fixture::linked(source, "--eh-frame-hdr");
         let layout = Layout::read(&elf[..]).expect("headers");
         let off = layout.rest_of_segment(Svma(0x10000)).expect("code").0.0;
         let found = functions(&elf[..], None::<&[u8]>, [0x0f, 0x10, 0x20].map(|at| off + at).into_iter());

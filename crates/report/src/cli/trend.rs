@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use regex::Regex;
 
 use super::{Select, Sort};
 use icecore_analysis::trend::By as TrendBy;
+use icecore_profile::named::NamePattern;
 
 /// `trend`
 #[derive(Debug, Args)]
@@ -28,9 +28,9 @@ pub struct Trend {
     /// The recordings
     #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]
     pub files: Vec<PathBuf>,
-    /// Only rows whose name matches
-    #[arg(long, value_name = "REGEX")]
-    pub function: Option<Regex>,
+    /// Only the row of this name, or rows that match
+    #[arg(long, value_name = "NAME|REGEX")]
+    pub function: Option<NamePattern>,
     /// Show this many of the heaviest rows; 0: all
     #[arg(long, short = 'n', visible_alias = "rows", value_name = "N", default_value_t = 10)]
     pub top: usize,

@@ -12,7 +12,7 @@ use crate::input;
 use crate::views::Screen;
 use crate::views::health::Health;
 use crate::views::summary::Summary;
-use crate::views::unmatched::unmatched;
+use crate::views::unmatched::{refuse_broken, unmatched};
 use icecore_analysis::quality;
 use icecore_page::{APART, Page, PageCode, PageSide, page};
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
@@ -88,6 +88,7 @@ pub(super) fn with_page<T>(
         ..loaded.report(located, names)
     });
     let reports: Vec<Report<'_>> = reports.collect();
+    reports.iter().try_for_each(refuse_broken)?;
     let (of_all, of_usual) = reports.split_at(all.len());
     let mut screen = screen(global, streams);
     for (report, named) in of_usual.iter().zip(&named) {

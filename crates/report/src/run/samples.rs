@@ -7,7 +7,7 @@ use super::{Streams, lookup, screen};
 use crate::base::progress::watch;
 use crate::cli::Global;
 use crate::input;
-use crate::views::unmatched::unmatched;
+use crate::views::unmatched::{refuse_broken, unmatched};
 use crate::views::{Needs, Shown, Typed, View, events};
 use icecore_analysis::quality;
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
@@ -39,6 +39,7 @@ pub(super) fn show<V: View + Args>(
     let watch = watch(streams.progress && !global.quiet);
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), &*watch);
     let report = Report { located: Some(&located), ..loaded.report(&located, names) };
+    refuse_broken(&report)?;
     let mut screen = screen(global, streams);
     let misleads = if tells_quality { None } else { quality::warning(&report) };
     screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));

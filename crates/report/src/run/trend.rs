@@ -12,6 +12,7 @@ use crate::input;
 use crate::views;
 use icecore_analysis::compare::Metric;
 use icecore_analysis::compare::noise::SLICES;
+use icecore_analysis::matching::twins;
 use icecore_analysis::trend::By as TrendBy;
 use icecore_analysis::trend::{Measured, Options, measure};
 use icecore_profile::named::pipeline::Loaded;
@@ -45,6 +46,8 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
             None => bail!("cannot follow nothing: name recordings"),
         }
     }
+    let mut rows: Vec<_> = recorded.iter_mut().map(|it| &mut it.rows).collect();
+    twins::join(&mut rows);
     if let Some(other) = recorded.iter().find(|it| it.kinds != recorded[0].kinds) {
         let [first, other] = [&recorded[0], other].map(|it| it.path.display());
         bail!(

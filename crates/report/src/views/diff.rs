@@ -52,6 +52,10 @@ pub struct Diff {
     changed: u64,
     /// The factor by which the shares of most rows changed, because a few rows took more or less.
     common_factor: Option<f64>,
+    /// The number of functions that share their name with others, and are told apart.
+    told_apart: u64,
+    /// The number of names of several functions that nothing tells apart on both sides.
+    summed: u64,
     /// Images whose functions form one row together, because one side has no names for them.
     images_without_names: Vec<String>,
     /// The number of all rows; `rows` may have fewer.
@@ -233,6 +237,8 @@ impl Diff {
             tested: summary.tested as u64,
             changed,
             common_factor: summary.common,
+            told_apart: compared.told_apart().0,
+            summed: compared.told_apart().1,
             images_without_names: compared.images_without_names(),
             row_count,
             rows,

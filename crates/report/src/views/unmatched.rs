@@ -139,8 +139,16 @@ fn out_of_focus(report: &Report<'_>, located: &Located, focus: &NamePattern) -> 
         (Some(near), 0) => format!("; did you mean `{near}`?"),
         (None, 0) => listed(&by_samples(samples)),
     };
-    let is_broken = if focus.is_only_name() { ", which is no regular expression either" } else { "" };
-    Some(format!("no function matches --focus `{focus}`{is_broken}{so}"))
+    Some(format!("no function matches --focus `{focus}`{so}"))
+}
+
+/// Refuses a pattern that is no regular expression and no name of a function either.
+pub(crate) fn refuse_broken(report: &Report<'_>) -> anyhow::Result<()> {
+    let names = &report.profile.names;
+    let Some((option, pattern)) = report.loaded.patterns.broken(names) else { return Ok(()) };
+    let near = nearest_function(pattern, names);
+    let so = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    anyhow::bail!("no function is named --{option} `{pattern}`, and it is no regular expression{so}")
 }
 
 /// Returns the name that is nearest to what was typed as a name.

@@ -152,6 +152,8 @@ impl<'j, 'd> Origins<'j, 'd> {
             (Some(mangled), Some(own)) if is_legacy_rust(mangled) => {
                 Some(self.completed(mangled, own, &chain)?)
             }
+            // An assembler name of C: people know the other one.
+            (Some(raw), Some(own)) if !is_mangled(raw) => Some(self.qualified(own, &chain)?),
             (Some(mangled), _) => Some(self.strings.name(mangled)),
             (None, Some(own)) => Some(self.qualified(own, &chain)?),
             (None, None) => None,
@@ -166,7 +168,8 @@ impl<'j, 'd> Origins<'j, 'd> {
         };
         let id =
             |(place, off): (Place<'_, '_>, UnitOffset)| EntryId { unit: place.number, off: off.0 as u64 };
-        let symbol = linkage_name.or(own).map(|raw| self.strings.path(raw));
+        let symbol = linkage_name.filter(|raw| is_mangled(raw)).or(own).or(linkage_name);
+        let symbol = symbol.map(|raw| self.strings.path(raw));
         let entry_id = chain.last.map(id);
         let origin = Origin { entry: entry_id, symbol, declared, ..Origin::default() };
         let described = Described { name, origin: origin.into() };
@@ -211,6 +214,8 @@ impl<'j, 'd> Origins<'j, 'd> {
             }
         };
         let mut scopes = Vec::new();
+        // GCC gives the class of a lambda no name.
+        let is_call = chain.name.is_some_and(|name| name.slice() == b"operator()");
         while scopes.len() < MAX_SCOPES {
             let Some(Parent { at, tag }) = parents.of(off) else { break };
             off = at;
@@ -221,6 +226,7 @@ impl<'j, 'd> Origins<'j, 'd> {
                 (Some(name), _) => scopes.push(name),
                 (None, dw::DW_TAG_namespace) => scopes.push("(anonymous namespace)".to_owned()),
                 (None, dw::DW_TAG_subprogram) => {}
+                (None, _) if scopes.is_empty() && is_call => scopes.push("{lambda}".to_owned()),
                 (None, _) => scopes.push("(anonymous class)".to_owned()),
             }
         }
@@ -243,6 +249,11 @@ impl<'j, 'd> Origins<'j, 'd> {
         guard.spend(path.as_deref().map_or(0, <[u8]>::len))?;
         Ok(path.map(|path| strings.path(&path)))
     }
+}
+
+/// Returns true if a linkage name has the form of a mangled one, which distinguishes more than the name.
+fn is_mangled(raw: &[u8]) -> bool {
+    raw.starts_with(b"_Z") || raw.starts_with(b"_R") || raw.starts_with(b"_D")
 }
 
 /// Finds the unit around an entry of a file.

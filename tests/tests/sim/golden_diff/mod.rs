@@ -14,6 +14,7 @@ mod conditions;
 mod rates;
 mod runs;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use icecore_format::records::{Change, EndReason, ImageKind, Origin, ReceiptV1, Symbol};
@@ -52,9 +53,12 @@ impl Service<'_> {
         b.change(1_000, Change::FOUND, 100, 1, "service");
         b.map(2_000, 100, 0x1_0000, image, Origin::SCAN);
         let names = ["main"].into_iter().chain(self.functions.iter().map(|(name, _)| *name));
-        for (position, name) in (0u64..).zip(names) {
-            let start = 0x1000 + position * 0x100;
-            b.symbols.push(Symbol::new(image, start..start + 0x100, name.as_bytes()));
+        let start = |position: u64| 0x1000 + position * 0x100;
+        let starts: BTreeMap<&str, u64> = names.clone().zip((0..).map(start)).collect();
+        for (start, name) in (0..).map(start).zip(names) {
+            let of = name.split('.').next().and_then(|of| starts.get(of));
+            let whole = of.copied().unwrap_or(start);
+            b.symbols.push(Symbol { whole, ..Symbol::new(image, start..start + 0x100, name.as_bytes()) });
         }
         self.goes_on(&mut b, 0);
         b

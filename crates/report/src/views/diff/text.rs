@@ -212,6 +212,18 @@ impl Diff {
                 things(diluted, self.kind())
             ));
         }
+        if self.by == "function" && self.told_apart > 0 {
+            let apart = things(self.told_apart, "function");
+            remarks.push(format!(
+                "{apart} of a name that others have, too: told apart by source file or version"
+            ));
+        }
+        if self.by == "function" && self.summed > 0 {
+            let names = things(self.summed, "name");
+            remarks.push(format!(
+                "{names} of several functions that nothing tells apart on both sides: one row each"
+            ));
+        }
         for image in &self.images_without_names {
             remarks.push(format!(
                 "all of {image} is one row, for one side has no names for it: `icecore-report missing` tells what would name it"

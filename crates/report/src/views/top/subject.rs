@@ -43,6 +43,8 @@ pub(crate) struct Facts {
     pub(super) side: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "<[Box<str>]>::is_empty")]
+    pub(super) aliases: Box<[Box<str>]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +80,7 @@ impl Facts {
         Self {
             side: self.side.or(more.side),
             reason: self.reason.or(more.reason),
+            aliases: if self.aliases.is_empty() { more.aliases } else { self.aliases },
             file: self.file.or(more.file),
             line: self.line.or(more.line),
             host: self.host.or(more.host),
@@ -209,7 +212,7 @@ impl Value {
         }
         let side = Some(if function.side == Side::User { "user" } else { "kernel" });
         let reason = function.reason.map(|reason| reason.code());
-        let facts = Facts { side, reason, ..Facts::default() };
+        let facts = Facts { side, reason, aliases: function.aliases.clone(), ..Facts::default() };
         Self { by: by.name(), name: function.name.to_string(), image, facts }
     }
 }

@@ -121,8 +121,8 @@ impl Top {
                 };
                 vec![id, name]
             }
-            By::Function | By::Inlined if self.keys.contains(&By::Image) => vec![name],
-            By::Function | By::Inlined => vec![image(value.image.as_deref()), name],
+            By::Function | By::Inlined if self.keys.contains(&By::Image) => vec![value.with_aliases()],
+            By::Function | By::Inlined => vec![image(value.image.as_deref()), value.with_aliases()],
             By::Line if self.names_functions() => vec![value.place()],
             By::Line => vec![name, value.place()],
             By::Image if self.keys.len() > 1 => vec![image(value.image.as_deref())],
@@ -155,6 +155,16 @@ impl Value {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => format!("{file}:?"),
             (None, _) => format!("? ({})", short(self.image.as_deref().unwrap_or("no image"))),
+        }
+    }
+}
+
+impl Value {
+    /// Returns the name of a function, and how many others its code has.
+    fn with_aliases(&self) -> String {
+        match self.facts.aliases.len() as u64 {
+            0 => self.name.clone(),
+            others => format!("{} (+{})", self.name, things(others, "name")),
         }
     }
 }

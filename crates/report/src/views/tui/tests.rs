@@ -187,7 +187,7 @@ fn a_search_moves_the_cursor_and_says_the_share() {
         &["100% is 30 ns in 3 samples", "filters: only /^[bx]$/", "100.0% of the selection"],
     );
     press(&mut app, "/ ( Enter");
-    assert_has(&shown(&mut app), &["cannot search `(`: unclosed group"]);
+    assert_has(&shown(&mut app), &["cannot search `(`: no function has this name"]);
 }
 
 #[test]

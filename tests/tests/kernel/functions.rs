@@ -1,0 +1,217 @@
+//! Functions that share a name, through real eBPF: two functions are two rows in every view, and one function is one, wherever the
+//! compiler put it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, report};
+use serde_json::Value;
+
+/// A function that takes time in proportion to its argument.
+const SPIN: &str = "static __attribute__((noinline)) unsigned long NAME(unsigned long n) {
+  unsigned long x = n;
+  for (unsigned long i = 0; i < n; i++) x = x * 6364136223846793005ul + (x >> 3);
+  return x;
+}
+";
+
+const MAIN: &str = "#include <stdlib.h>
+unsigned long one(unsigned long), two(unsigned long);
+volatile unsigned long sink;
+int main(int argc, char **argv) {
+  for (int i = 0; i < 150; i++) { sink += one(100000 * atoi(argv[1])); sink += two(100000 * atoi(argv[2])); }
+}
+";
+
+/// Compiles sources in a folder.
+fn compiled(dir: &Path, compiler: &str, flags: &str, sources: &[(&str, String)]) -> PathBuf {
+    for (name, text) in sources {
+        std::fs::write(dir.join(name), text).expect("written");
+    }
+    let names = sources.iter().map(|(name, _)| *name);
+    let args: Vec<&str> = flags.split(' ').chain(names).chain(["-o", "program"]).collect();
+    let status = Command::new(compiler).args(args).current_dir(dir).status().expect("a compiler");
+    assert!(status.success());
+    dir.join("program")
+}
+
+/// Two files with a local `helper` each.
+fn helpers(dir: &Path, flags: &str) -> PathBuf {
+    let of = |caller: &str| {
+        SPIN.replace("NAME", "helper")
+            + &format!("unsigned long {caller}(unsigned long n) {{ return helper(n) + 1; }}\n")
+    };
+    compiled(dir, "cc", flags, &[("a.c", of("one")), ("b.c", of("two")), ("main.c", MAIN.to_owned())])
+}
+
+fn record(program: &Path, args: [&str; 2]) -> Recorded {
+    let command = [program.display().to_string(), args[0].to_owned(), args[1].to_owned()];
+    Recorded::new(&["-F", "999", "-q", "-U"], &command)
+}
+
+/// Lists the rows of `top` whose name begins so: the name, and the share that they take themselves.
+fn rows(recorded: &Recorded, begin: &str, options: &[&str]) -> Vec<(String, f64)> {
+    let top = recorded.json("top", &[&["-n", "0"], options].concat());
+    let rows = top["rows"].as_array().expect("rows").iter();
+    let row = |row: &Value| {
+        let name = row["name"].as_str().expect("a name").to_owned();
+        (name, row["self_share"].as_f64().expect("a share"))
+    };
+    let mut found: Vec<(String, f64)> = rows.map(row).filter(|(name, _)| name.starts_with(begin)).collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+fn assert_shares(found: &[(String, f64)], expected: &[(&str, f64)]) {
+    let names: Vec<&str> = found.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, expected.iter().map(|(name, _)| *name).collect::<Vec<_>>(), "{found:?}");
+    for ((name, share), (_, expected)) in found.iter().zip(expected) {
+        assert!((share - expected).abs() < 0.1, "{name}: {share}, not {expected}");
+    }
+}
+
+#[test]
+fn root_local_functions_of_two_files_are_told_apart_in_every_view() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = helpers(dir.path(), "-O1 -g");
+    let (before, after) = (record(&program, ["10", "20"]), record(&program, ["20", "10"]));
+    assert_shares(&rows(&before, "helper", &[]), &[("helper (a.c:1)", 0.33), ("helper (b.c:1)", 0.67)]);
+    assert_shares(&rows(&after, "helper", &[]), &[("helper (a.c:1)", 0.67), ("helper (b.c:1)", 0.33)]);
+    let focused = rows(&before, "helper", &["--focus", "helper (a.c:1)"]);
+    assert_eq!(focused.len(), 1, "{focused:?}");
+    let both = rows(&before, "helper", &["--focus", "helper"]);
+    assert_eq!(both.len(), 2, "{both:?}");
+    let path = before.path().display().to_string();
+    for view in ["tree", "folded"] {
+        let text = report(&[view, &path]);
+        for name in ["helper (a.c:1)", "helper (b.c:1)"] {
+            assert!(text.contains(name), "{view}: {text}");
+        }
+    }
+    let (a, b) = (before.path().display().to_string(), after.path().display().to_string());
+    let diff: Value = serde_json::from_str(&report(&["diff", &a, &b, "--json"])).expect("JSON");
+    let changed = |name: &str| {
+        let rows = diff["rows"].as_array().expect("rows").iter();
+        let row = rows.clone().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {diff:#}"));
+        (row["significant"].as_bool(), row["delta"].as_f64().is_some_and(|delta| delta > 0.2))
+    };
+    assert_eq!(changed("helper (a.c:1)"), (Some(true), true));
+    assert_eq!(changed("helper (b.c:1)"), (Some(true), false));
+}
+
+#[test]
+fn root_without_debug_information_the_symbol_table_tells_local_functions_apart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let recorded = record(&helpers(dir.path(), "-O1"), ["10", "20"]);
+    // Here, and on a machine without the program.
+    std::fs::remove_file(dir.path().join("program")).expect("it is there");
+    assert_shares(&rows(&recorded, "helper", &[]), &[("helper (a.c)", 0.33), ("helper (b.c)", 0.67)]);
+}
+
+#[test]
+fn root_functions_without_a_name_are_the_same_rows_on_a_machine_without_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = helpers(dir.path(), "-O1 -s");
+    let recorded = record(&program, ["10", "20"]);
+    let here = rows(&recorded, "program+", &[]);
+    std::fs::remove_file(&program).expect("it is there");
+    let elsewhere = rows(&recorded, "program+", &[]);
+    assert_eq!(here, elsewhere);
+    let heavy: Vec<f64> = elsewhere.iter().map(|(_, share)| *share).filter(|share| *share > 0.1).collect();
+    assert_eq!(heavy.len(), 2, "{elsewhere:?}");
+}
+
+#[test]
+fn root_a_function_is_one_row_with_the_part_that_the_compiler_split_off() {
+    let source = "#include <stdlib.h>
+volatile unsigned long sink;
+__attribute__((noinline, cold)) static void spin(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) unsigned long run(unsigned long n, int rare) {
+  unsigned long x = n;
+  for (unsigned long i = 0; i < n; i++) x = x * 6364136223846793005ul + (x >> 3);
+  if (__builtin_expect(rare, 0)) { for (unsigned long i = 0; i < n; i++) sink += x * i; spin(1); }
+  return x;
+}
+int main(int argc, char **argv) {
+  for (int i = 0; i < 150; i++) sink += run(100000 * atoi(argv[1]), atoi(argv[2]));
+}
+";
+    let dir = tempfile::tempdir().expect("a directory");
+    for flags in ["-O2 -g", "-O2"] {
+        let program = compiled(dir.path(), "cc", flags, &[("run.c", source.to_owned())]);
+        let symbols = Command::new("nm").arg(&program).output().expect("nm is there").stdout;
+        assert!(String::from_utf8_lossy(&symbols).contains("run.cold"), "{flags}");
+        let found = rows(&record(&program, ["10", "1"]), "run", &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].0 == "run" && found[0].1 > 0.95, "{flags}: {found:?}");
+    }
+}
+
+#[test]
+fn root_lambdas_and_functions_in_namespaces_are_told_apart_with_line_tables_alone() {
+    let source = "#include <cstdlib>
+using u64 = unsigned long;
+namespace cold {
+static inline __attribute__((always_inline)) u64 step(u64 x) { return x * 6364136223846793005ul + (x >> 3); }
+}
+namespace hot {
+static inline __attribute__((always_inline)) u64 step(u64 x) { return x * 2862933555777941757ul ^ (x >> 5); }
+}
+volatile u64 sink;
+int main(int argc, char **argv) {
+  u64 one = 100000 * atoi(argv[1]), two = 100000 * atoi(argv[2]), x = one;
+  for (int i = 0; i < 150; i++) {
+    for (u64 n = 0; n < one; n++) x = cold::step(x);
+    for (u64 n = 0; n < two; n++) x = hot::step(x);
+    sink += x;
+  }
+}
+";
+    let dir = tempfile::tempdir().expect("a directory");
+    for (flags, names) in
+        [("-O2 -g1", ["step (step.cc:4)", "step (step.cc:7)"]), ("-O2 -g", ["cold::step", "hot::step"])]
+    {
+        let program = compiled(dir.path(), "c++", flags, &[("step.cc", source.to_owned())]);
+        let recorded = record(&program, ["5", "15"]);
+        let inlined = |begin: &str| rows(&recorded, begin, &["--by", "inlined"]);
+        let found = [inlined(&names[0][..4]), inlined(&names[1][..3])].concat();
+        let share =
+            |name: &str| found.iter().find(|(found, _)| found == name).map_or(0.0, |(_, share)| *share);
+        // Some instructions of the loops are those of `main`.
+        assert!(share(names[0]) > 0.1 && share(names[1]) > 0.3, "{flags}: {found:?}");
+        assert!(share(names[1]) > 2.0 * share(names[0]), "{flags}: {found:?}");
+    }
+}
+
+#[test]
+fn root_nothing_recurses_where_a_function_of_the_same_name_is_called() {
+    let source = "#include <stdlib.h>
+unsigned long in_b(unsigned long);
+static __attribute__((noinline)) unsigned long visit(unsigned long n) { return in_b(n) + 1; }
+volatile unsigned long sink;
+int main(int argc, char **argv) {
+  for (int i = 0; i < 150; i++) sink += visit(100000 * atoi(argv[1]) + atoi(argv[2]));
+}
+";
+    let other =
+        SPIN.replace("NAME", "visit") + "unsigned long in_b(unsigned long n) { return visit(n) + 1; }\n";
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compiled(dir.path(), "cc", "-O1 -g", &[("a.c", source.to_owned()), ("b.c", other)]);
+    let recorded = record(&program, ["20", "0"]);
+    assert_eq!(rows(&recorded, "visit", &[]).len(), 2);
+    assert_eq!(recorded.json("depth", &[])["recursion"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn root_an_alias_changes_no_name_and_selects_the_function() {
+    let source = SPIN.replace("static ", "").replace("NAME", "decode_request_body")
+        + "__attribute__((alias(\"decode_request_body\"))) unsigned long drb(unsigned long);\n"
+        + "unsigned long one(unsigned long n) { return decode_request_body(n); }\n"
+        + "unsigned long two(unsigned long n) { return n; }\n";
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = compiled(dir.path(), "cc", "-O1 -g", &[("a.c", source), ("main.c", MAIN.to_owned())]);
+    let recorded = record(&program, ["20", "1"]);
+    let (name, share) = &rows(&recorded, "decode_request_body", &[])[0];
+    assert!(name == "decode_request_body" && *share > 0.9, "{name} {share}");
+    assert_eq!(rows(&recorded, "decode", &["--focus", "drb"]).len(), 1);
+}
