@@ -265,8 +265,8 @@ impl Comparison {
         self.functions.name(self.functions.of[recording][function as usize], 1)
     }
 
-    /// Returns how many functions share their name with others and are told apart, and how many names have several functions that
-    /// nothing tells apart, so that each is one row.
+    /// Returns two counts: functions that share a name with others and have rows of their own; names whose functions share one row,
+    /// because nothing distinguishes them on both sides.
     pub fn told_apart(&self) -> (u64, u64) {
         self.functions.told_apart
     }

@@ -21,8 +21,7 @@ pub struct Functions {
     images: Vec<Vec<String>>,
     /// The keys of images that have source lines on one side only.
     one_sided: HashSet<String>,
-    /// How many functions share their name with others and are told apart; how many names count as one function, because nothing tells
-    /// apart those that have them.
+    /// The counts of [`Twins::told_apart`] and [`Twins::summed`].
     pub(super) told_apart: (u64, u64),
     /// The keys of images that have names on one side only.
     nameless: HashSet<String>,

@@ -15,11 +15,11 @@ type Shared<'a> = (String, &'a str);
 /// What tells the functions of recordings apart, where names do not.
 #[derive(Debug, Default)]
 pub struct Twins {
-    /// For each recording and function: what is put behind the key of its name.
+    /// The mark of each function of each recording; `None` for a function that is the only one of its name.
     of: Vec<Vec<Option<String>>>,
-    /// How many functions share a name with others, and are told apart.
+    /// Counts the functions that share a name with others and have a mark.
     pub told_apart: u64,
-    /// How many names have several functions that nothing tells apart in all recordings: they count as one.
+    /// Counts the names of several functions that no mark distinguishes in all recordings. Each such name counts as one function.
     pub summed: u64,
 }
 
@@ -97,7 +97,7 @@ pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) {
     }
 }
 
-/// Puts what tells a function apart behind the key of its name.
+/// Appends the mark of a function to the key of its name.
 pub(crate) fn marked(key: &str, mark: &str) -> String {
     format!("{key}{SEPARATOR}{mark}")
 }

@@ -73,11 +73,6 @@ impl Function {
         self.names().any(|name| name == text)
     }
 
-    /// Returns what tells it apart from others of its name here; `None` if it is the only one.
-    pub fn told_apart_by(&self) -> Option<&str> {
-        self.mark.map(|end| &self.name[end as usize..])
-    }
-
     /// Puts a mark behind the name.
     pub(super) fn mark(&mut self, mark: &str) {
         self.mark = Some(self.name.len() as u32);
