@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Layout`], [`build_id()`] | segments, sections, and who the file is |
 //! | [`SymbolTable`] | the function around an address, by the name that people know |
+//! | [`Beginnings`] | where functions begin of which no symbol tells the end |
 //! | [`readable`], [`demangled`] | names of C++, Rust, D and OCaml as people write them |
 //! | [`static_probes()`] | the instructions that authors named for tracers |
 //! | [`plt`] | which function a PLT stub calls |
@@ -23,11 +24,11 @@
 //! # Example
 //! The function that this program begins with:
 //! ```
-//! use icecore_elf::{Layout, SymbolTable};
+//! use icecore_elf::{Beginnings, Layout, SymbolTable};
 //!
 //! let file = std::fs::read(std::env::current_exe()?)?;
 //! let layout = Layout::read(&file[..]).expect("an ELF file");
-//! let around = SymbolTable::Static.around(&file[..], &[layout.entry]).expect("a symbol table");
+//! let around = SymbolTable::Static.around(&file[..], &[layout.entry], Beginnings::UNKNOWN).expect("a symbol table");
 //! let function = around[0].as_ref().expect("code lies at the entry");
 //! assert_eq!((function.start, &*function.name), (layout.entry, &b"_start"[..]));
 //! # Ok::<(), std::io::Error>(())
@@ -44,6 +45,7 @@
 //! ```
 
 mod address;
+mod beginnings;
 mod build_id;
 pub mod calls;
 mod capped;
@@ -63,6 +65,7 @@ mod symbols;
 pub mod walk_rows;
 
 pub use address::{Avma, FileOff, Svma};
+pub use beginnings::{Beginnings, Referred, referred};
 pub use build_id::{build_id, build_id_of_notes};
 pub use capped::Capped;
 pub use cfi::MAX_ENTRY_BYTES;

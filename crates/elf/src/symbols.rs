@@ -7,19 +7,23 @@
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
+use std::ops::Range;
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::ReadRef;
 use object::read::elf::{self as read, FileHeader, SectionHeader as _, SectionTable, Sym as _, VersionTable};
 use object::{Endianness, FileKind, SymbolIndex};
 
-use crate::{Svma, go};
+use crate::{Beginnings, Svma, go};
 
 /// The longest name that is kept, bytes: as long as a recording stores texts. A longer one loses its end.
 const MAX_NAME_BYTES: usize = 64 << 10;
 
 /// The most other names of a function that are kept.
 pub const MAX_ALIASES: usize = 16;
+
+/// The most symbols without a size before an address that are looked at.
+const MAX_LABELS: usize = 1024;
 
 /// Which symbol table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +39,7 @@ pub enum SymbolTable {
 pub struct Symbol<'d> {
     /// Its first address.
     pub start: Svma,
-    /// Bytes; 0 if nothing tells its size. Then it only is the nearest before the address, in the same section.
+    /// Bytes; 0 if nothing tells its size. Then no other function can begin between it and the address, as [`Beginnings`] tell.
     pub len: u64,
     /// As the file has it: mangled, with its version.
     pub name: Cow<'d, [u8]>,
@@ -73,17 +77,26 @@ impl SymbolTable {
         }
     }
 
-    /// Finds the innermost function around each address, which ascend: one that covers it, else one without a size that may reach
-    /// it. `None` if the file has no such table, or a broken one.
+    /// Finds the innermost function around each address, which ascend: one that covers it, else one without a size that reaches it.
+    /// `None` if the file has no such table, or a broken one.
     ///
-    /// # Cost    one pass over the table; names are read only where several share a requested address
-    pub fn around<'d>(self, file: impl ReadRef<'d>, at: &[Svma]) -> Option<Vec<Option<Symbol<'d>>>> {
+    /// A symbol without a size is a function if its kind says so, if other files could see it, or if something refers to it;
+    /// else it can be a label within one. It reaches an address if no function can begin between.
+    ///
+    /// # Cost    one pass over the table; names are read only where several share a requested address. Where a symbol without a size
+    /// is before an address, and unwind tables do not tell the function: one pass over the image
+    pub fn around<'d>(
+        self,
+        file: impl ReadRef<'d>,
+        at: &[Svma],
+        beginnings: Beginnings<'_>,
+    ) -> Option<Vec<Option<Symbol<'d>>>> {
         match FileKind::parse(file).ok()? {
             FileKind::Elf32 => {
-                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.around(at))
+                Symbols::<FileHeader32<Endianness>, _>::read(self, file).map(|it| it.around(at, beginnings))
             }
             FileKind::Elf64 => {
-                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.around(at))
+                Symbols::<FileHeader64<Endianness>, _>::read(self, file).map(|it| it.around(at, beginnings))
             }
             _ => None,
         }
@@ -172,9 +185,9 @@ struct Candidate {
 struct Candidates {
     /// Those that cover one.
     sized: Vec<Candidate>,
-    /// For each address, the last symbol without a size that begins between the previous address and this one.
-    sizeless: Vec<Option<Candidate>>,
-    /// Likewise the start of the last symbol with a size: a symbol without one does not reach beyond it.
+    /// Those without a size, in order.
+    sizeless: Vec<Candidate>,
+    /// For each address, the end of the last symbol with a size that begins before it: one without a size does not reach beyond.
     sized_before: Vec<u64>,
 }
 
@@ -202,30 +215,81 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
         Some(Self { table, endian, sections, symbols, versions: versions.flatten(), has_marks })
     }
 
-    fn around(&self, at: &[Svma]) -> Vec<Option<Symbol<'d>>> {
+    fn around(&self, at: &[Svma], beginnings: Beginnings<'_>) -> Vec<Option<Symbol<'d>>> {
         let Candidates { mut sized, sizeless, sized_before } = self.candidates(at);
         sized.sort_unstable_by(|a, b| self.order(a, b));
         let mut sized = sized.into_iter().peekable();
-        let (mut open, mut last_sizeless, mut last_sized): (Vec<Candidate>, Option<Candidate>, u64) =
-            (Vec::new(), None, 0);
-        let around =
-            at.iter().zip(sizeless).zip(sized_before).map(|((&Svma(at), sizeless), sized_before)| {
-                (last_sizeless, last_sized) = (sizeless.or(last_sizeless), last_sized.max(sized_before));
-                while let Some(candidate) = sized.next_if(|candidate| candidate.start <= at) {
-                    open.push(candidate);
-                }
-                // What ends before this address ends before all that follow.
-                while open.pop_if(|candidate| at - candidate.start >= candidate.size).is_some() {}
-                let may_cover =
-                    |candidate: &Candidate| last_sized <= candidate.start && self.may_reach(candidate, at);
-                let found = open.last().copied().or_else(|| last_sizeless.filter(may_cover))?;
-                let others = open.iter().rev().skip(1);
-                let others = others.take_while(|it| (it.start, it.size) == (found.start, found.size));
-                self.symbol(&found, others)
-            });
+        let mut open: Vec<Candidate> = Vec::new();
+        let mut before = 0;
+        let mut uncovered = Vec::new();
+        let around = at.iter().zip(sized_before).enumerate().map(|(position, (&Svma(at), sized_before))| {
+            before = sized_before.max(before);
+            while let Some(candidate) = sized.next_if(|candidate| candidate.start <= at) {
+                open.push(candidate);
+            }
+            // What ends before this address ends before all that follow.
+            while open.pop_if(|candidate| at - candidate.start >= candidate.size).is_some() {}
+            let Some(found) = open.last() else {
+                let of = |bound: u64| sizeless.partition_point(|candidate| candidate.start < bound);
+                let before = &sizeless[of(before)..of(at.saturating_add(1))];
+                uncovered.push((position, &before[before.len().saturating_sub(MAX_LABELS)..]));
+                return None;
+            };
+            let others = open.iter().rev().skip(1);
+            let others = others.take_while(|it| (it.start, it.size) == (found.start, found.size));
+            self.symbol(found, others)
+        });
         let mut around: Vec<Option<Symbol<'d>>> = around.collect();
+        uncovered.retain(|(_, before)| !before.is_empty());
+        self.reaching(at, &uncovered, beginnings, &mut around);
         self.join_parts(&mut around);
         around
+    }
+
+    /// Finds the functions without a size that reach addresses: for each its position in `at`, and the symbols before it.
+    fn reaching(
+        &self,
+        at: &[Svma],
+        uncovered: &[(usize, &[Candidate])],
+        beginnings: Beginnings<'_>,
+        around: &mut [Option<Symbol<'d>>],
+    ) {
+        // Unwind tables tell the most, and cost the least.
+        let unwound: Vec<Option<Svma>> =
+            uncovered.iter().map(|(position, _)| (beginnings.unwound)(at[*position])).collect();
+        let mut wanted: Vec<Range<Svma>> = Vec::new();
+        for ((position, before), unwound) in uncovered.iter().zip(&unwound) {
+            let (start, at) = (Svma(before[0].start), at[*position]);
+            let is_told = unwound.is_some() || before.last().is_some_and(|last| last.start == at.0);
+            match wanted.last_mut() {
+                _ if is_told => {}
+                Some(last) if start <= last.end => last.end = Svma(at.0.saturating_add(1)),
+                _ => wanted.push(start..Svma(at.0.saturating_add(1))),
+            }
+        }
+        let referred = if wanted.is_empty() { Some(Vec::new()) } else { (beginnings.referred)(&wanted) };
+        for ((position, before), unwound) in uncovered.iter().zip(unwound) {
+            let Svma(at) = at[*position];
+            let last_begin = match (&referred, unwound) {
+                (_, Some(begin)) => begin.0,
+                (Some(all), None) => {
+                    all[..all.partition_point(|begin| begin.0 <= at)].last().map_or(0, |begin| begin.0)
+                }
+                (None, None) => at,
+            };
+            let is_function = |candidate: &&Candidate| {
+                // A linker makes a hidden symbol local.
+                let says_so = self.symbols.symbol(candidate.symbol).is_ok_and(|row| {
+                    row.st_type() != elf::STT_NOTYPE
+                        || row.st_bind() != elf::STB_LOCAL
+                        || row.st_visibility() != elf::STV_DEFAULT
+                });
+                says_so || candidate.start == last_begin || candidate.start == at
+            };
+            let candidates = before.iter().rev().take_while(|candidate| candidate.start >= last_begin);
+            let found = candidates.filter(is_function).find(|candidate| self.may_reach(candidate, at));
+            around[*position] = found.and_then(|found| self.symbol(found, std::iter::empty()));
+        }
     }
 
     fn symbol<'c>(
@@ -313,25 +377,23 @@ impl<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Symbols<'d, E, R> {
     }
 
     fn candidates(&self, at: &[Svma]) -> Candidates {
-        let (mut sized, mut sizeless, mut sized_before) =
-            (Vec::new(), vec![None::<Candidate>; at.len()], vec![0; at.len()]);
+        let (mut sized, mut sizeless, mut sized_before) = (Vec::new(), Vec::new(), vec![0; at.len()]);
         for (candidate, _) in self.functions() {
             let Candidate { start, size, .. } = candidate;
             let next = at.partition_point(|at| at.0 < start);
             let Some(next_at) = at.get(next) else { continue };
             if size == 0 {
-                let last = &mut sizeless[next];
-                let is_mark = || self.has_marks && self.name(&candidate).is_some_and(is_mark);
-                if last.is_none_or(|last| self.order(&last, &candidate).is_lt()) && !is_mark() {
-                    *last = Some(candidate);
+                if !(self.has_marks && self.name(&candidate).is_some_and(is_mark)) {
+                    sizeless.push(candidate);
                 }
                 continue;
             }
-            sized_before[next] = start.max(sized_before[next]);
+            sized_before[next] = start.saturating_add(size).max(sized_before[next]);
             if next_at.0 - start < size {
                 sized.push(candidate);
             }
         }
+        sizeless.sort_unstable_by(|a, b| self.order(a, b));
         Candidates { sized, sizeless, sized_before }
     }
 
@@ -406,12 +468,19 @@ fn is_mark(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::fixture::assembled;
+    use crate::{EhFrameHdr, Layout, referred};
 
     /// Names of the addresses in a file that was assembled.
     fn names(source: &str, at: &[u64]) -> Vec<String> {
         let file = assembled(source);
+        let layout = Layout::read(&file[..]).expect("a program");
+        let hdr = EhFrameHdr::of_file(&file[..], &layout);
+        let beginnings = Beginnings {
+            unwound: &|at| hdr.as_ref()?.start(&file[..], &layout, at),
+            referred: &|wanted| referred(&file[..], &layout, wanted),
+        };
         let at: Vec<Svma> = at.iter().copied().map(Svma).collect();
-        let found = SymbolTable::Static.around(&file[..], &at).expect("a table").into_iter();
+        let found = SymbolTable::Static.around(&file[..], &at, beginnings).expect("a table").into_iter();
         found.map(|it| it.map_or_else(String::new, |it| String::from_utf8_lossy(&it.name).into())).collect()
     }
 
@@ -424,12 +493,39 @@ mod tests {
             outer: .fill 16
             __inner: inner: in: .fill 16; .size inner, .-inner; .size __inner, .-__inner; .size in, .-in
             .fill 16; .size outer, .-outer
-            bare: .fill 16
+            .globl bare; bare: .fill 16
             .section .other,\"ax\"; .fill 16
         ";
         let at = [0x10000, 0x1000f, 0x10010, 0x10020, 0x1002f, 0x10030, 0x1003f, 0x10040, 0x1004f, 0x10050];
         let found = ["_start", "_start", "outer", "inner", "inner", "outer", "outer", "bare", "bare", ""];
         assert_eq!(names(source, &at), found);
+    }
+
+    #[test]
+    fn a_symbol_without_a_size_names_only_what_proves_to_be_its_function() {
+        // 16 bytes each; of the functions whose names begin with `.L` no symbol tells.
+        let source = "
+            .globl _start
+            _start: call called; call .Lnameless; lea .Lheld(%rip), %rax; .fill 15, 1, 0x90
+            called: .fill 16, 1, 0x90
+            label: .fill 16, 1, 0x90
+            .Lnameless: .fill 16, 1, 0x90
+            .type typed,@function
+            typed: .fill 16, 1, 0x90
+            .Lheld: .fill 16, 1, 0x90
+            .cfi_startproc
+            unwound: .fill 16, 1, 0x90
+            inner: .fill 16, 1, 0x90
+            .cfi_endproc
+            .cfi_startproc
+            .fill 16, 1, 0x90
+            within: .fill 16, 1, 0x90
+            .cfi_endproc
+        ";
+        let at: Vec<u64> = (0..11).map(|n| 0x10008 + 16 * n).collect();
+        let found = ["_start", "_start", "called", "called", "", "typed", "", "unwound", "unwound", "", ""];
+        assert_eq!(names(source, &at), found);
+        assert_eq!(names(source, &[0x10030]), ["label"], "its own address");
     }
 
     #[test]
@@ -447,7 +543,7 @@ mod tests {
         ";
         let file = assembled(source);
         let at: Vec<Svma> = (0..6).map(|n| Svma(0x10000 + 16 * n)).collect();
-        let found = SymbolTable::Static.around(&file[..], &at).expect("a table");
+        let found = SymbolTable::Static.around(&file[..], &at, Beginnings::UNKNOWN).expect("a table");
         let told: Vec<_> =
             found.iter().flatten().map(|it| (it.file, it.whole.0, it.aliases.clone())).collect();
         let (local, global) = (Some(&b"a.c"[..]), None);
@@ -511,7 +607,7 @@ mod tests {
     #[test]
     fn what_is_no_program_has_no_table() {
         for bytes in [&b""[..], b"text", b"\x7fELF", &[0x7f; 4096]] {
-            assert_eq!(SymbolTable::Static.around(bytes, &[Svma(0)]), None);
+            assert_eq!(SymbolTable::Static.around(bytes, &[Svma(0)], Beginnings::UNKNOWN), None);
         }
     }
 }

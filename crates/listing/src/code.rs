@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use icecore_elf::{Machine, SymbolTable};
+use icecore_elf::{Beginnings, Machine, SymbolTable};
 use memmap2::Mmap;
 
 use super::data::data;
@@ -287,7 +287,7 @@ impl<'a> Code<'a> {
 /// Finds the extents of the symbols with a size around addresses.
 fn around(table: SymbolTable, file: &ElfFile, at: &[Svma]) -> Option<Vec<Option<Range<Svma>>>> {
     let map = file.map()?;
-    let symbols = table.around(file.readable(&map), at)?;
+    let symbols = table.around(file.readable(&map), at, Beginnings::UNKNOWN)?;
     let extent = |symbol: icecore_elf::Symbol<'_>| {
         let end = symbol.start.0.checked_add(symbol.len)?;
         (symbol.len > 0).then_some(symbol.start..Svma(end))

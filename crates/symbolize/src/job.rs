@@ -1,12 +1,13 @@
 //! Names all offsets in one image.
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use icecore_elf::SymbolTable;
+use icecore_elf::{Beginnings, SymbolTable};
 use memmap2::Mmap;
 
 use super::dwarf::{self, Sources, SplitName};
@@ -268,28 +269,25 @@ impl Job<'_> {
             return;
         }
         let at: Vec<Svma> = asked.iter().map(|position| self.at[*position]).collect();
-        let look_up = |map: Mmap| tables::look_up(file.readable(&map), table, &at);
+        let unwound = |at| self.starts.around(at);
+        let referred = |wanted: &[Range<Svma>]| self.starts.referred(wanted);
+        let beginnings = Beginnings { unwound: &unwound, referred: &referred };
+        let look_up = |map: Mmap| tables::look_up(file.readable(&map), table, &at, beginnings);
         let found = file.map().and_then(look_up);
         let Some(found) = found else {
             self.is_broken = true;
             return;
         };
-        for ((position, at), found) in asked.into_iter().zip(at).zip(found) {
-            let Some(found) = found.filter(|found| self.covers(found, at)) else { continue };
+        for (position, found) in asked.into_iter().zip(found) {
+            let Some(found) = found else { continue };
             let functions = named[position].get_or_insert_default();
             if functions.is_empty() {
                 functions.push(Function::new("".into()));
             }
             if let Some(physical) = functions.last_mut() {
-                self.joiner.join(physical, &found.symbol);
+                self.joiner.join(physical, &found);
             }
         }
-    }
-
-    /// Reports whether a symbol without a size, as assembly has them, can be the function around an address: no other
-    /// function begins between.
-    fn covers(&self, found: &tables::TableSymbol, at: Svma) -> bool {
-        found.is_sized || self.begins_nothing(found.start, at)
     }
 
     /// Reports whether the unwind tables know no other function that begins between.

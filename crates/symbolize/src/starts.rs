@@ -1,6 +1,7 @@
 //! Finds where functions begin by their unwind tables, which stripping leaves.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use icecore_elf::{EhFrameHdr, cfi};
 use memmap2::Mmap;
@@ -37,6 +38,12 @@ impl<'a> Starts<'a> {
         };
         // Unwind tables of functions that the linker dropped begin at 0.
         start.filter(|&start| self.layout.is_code(start))
+    }
+
+    /// Finds the addresses in ranges that the image refers to.
+    pub(super) fn referred(&self, wanted: &[Range<Svma>]) -> Option<Vec<Svma>> {
+        let map = self.map.get_or_init(|| self.file.map()).as_ref()?;
+        icecore_elf::referred(self.file.readable(map), self.layout, wanted)
     }
 
     /// Lists all functions, except those with broken unwind tables.

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use icecore_elf::{Capped, EhFrameHdr, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
+use icecore_elf::{Beginnings, Capped, EhFrameHdr, FileOff, Layout, Svma, Symbol, SymbolTable, go, plt};
 use object::read::ReadRef;
 
 /// The largest table that is read, bytes: more than two million symbols.
@@ -68,20 +68,20 @@ pub fn functions<'d, 'e, R: ReadRef<'d>, D: ReadRef<'e>>(
     requested.sort_unstable_by_key(|requested| requested.at);
     requested.dedup_by_key(|requested| requested.at);
     let mut found = Vec::new();
-    let around = |table: SymbolTable, at: &[Svma]| table.around(capped(file), at);
     let hdr = OnceCell::new();
     let start = |at| {
         let hdr = hdr.get_or_init(|| EhFrameHdr::of_file(capped(file), &layout)).as_ref()?;
         hdr.start(capped(file), &layout, at)
     };
+    let referred = |wanted: &[Range<Svma>]| icecore_elf::referred(capped(file), &layout, wanted);
+    let beginnings = Beginnings { unwound: &start, referred: &referred };
+    let around = |table: SymbolTable, at: &[Svma]| table.around(capped(file), at, beginnings);
     // The source with the most names comes first, as in a report: the table of a stripped file has fewer names for one function.
-    take(&mut requested, &mut found, |at| reaching(around(SymbolTable::Static, at)?, at, start));
+    take(&mut requested, &mut found, |at| around(SymbolTable::Static, at));
     if let Some(debug) = debug {
-        take(&mut requested, &mut found, |at| {
-            reaching(SymbolTable::Static.around(capped(debug), at)?, at, start)
-        });
+        take(&mut requested, &mut found, |at| SymbolTable::Static.around(capped(debug), at, beginnings));
     }
-    take(&mut requested, &mut found, |at| reaching(around(SymbolTable::Dynamic, at)?, at, start));
+    take(&mut requested, &mut found, |at| around(SymbolTable::Dynamic, at));
     take(&mut requested, &mut found, |at| of_go(file, &layout, at));
     take(&mut requested, &mut found, |at| Some(stubs(file, &layout, at)));
     // Code without a name is at least one function everywhere.
@@ -116,21 +116,6 @@ fn stubs<'d>(file: impl ReadRef<'d>, layout: &Layout, at: &[Svma]) -> Vec<Option
         Symbol::new(symbol.start, symbol.len, name.into())
     };
     plt::around(capped(file), layout, at).into_iter().map(|symbol| symbol.map(named)).collect()
-}
-
-/// Drops functions without a size that do not reach their address: by the unwind tables of the file (`start`), another function
-/// begins in between.
-fn reaching<'d>(
-    mut around: Vec<Option<Symbol<'d>>>,
-    at: &[Svma],
-    start: impl Fn(Svma) -> Option<Svma>,
-) -> Symbols<'d> {
-    for (at, around) in at.iter().zip(&mut around) {
-        let begins_between =
-            |it: &mut Symbol<'d>| it.len == 0 && start(*at).is_some_and(|begins| begins > it.start);
-        around.take_if(begins_between);
-    }
-    Some(around)
 }
 
 /// Reads the headers of a 64-bit little-endian file; `None` for others.
