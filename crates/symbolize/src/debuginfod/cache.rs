@@ -4,6 +4,7 @@
 //! <folder>/<build-id>/debuginfo      0400   a download
 //!                     executable     0000   empty: no server had it at its modification time
 //!          cache_miss_s                     for how many seconds that is believed; 600 if it is not there
+//!          icecore-silent-<hash>    0000    empty: the server of this address was silent at its modification time
 //! ```
 
 use std::fs::{self, Permissions};
@@ -61,6 +62,26 @@ impl Cache {
         // A time in the future does not count.
         let age = meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
         if age.is_some_and(|age| age < self.miss_age()) { State::Missed } else { State::Unknown }
+    }
+
+    /// Finds the note that a short time ago a server was silent, and how long it is believed still.
+    pub(super) fn silence(&self, server: &str) -> Option<(PathBuf, Duration)> {
+        let path = self.silence_note(server);
+        let age = SystemTime::now().duration_since(fs::metadata(&path).ok()?.modified().ok()?).ok()?;
+        Some((path, self.miss_age().checked_sub(age).filter(|left| !left.is_zero())?))
+    }
+
+    /// Notes that a server is silent.
+    pub(super) fn note_silence(&self, server: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let empty = tempfile::Builder::new().prefix("icecore-silent.").tempfile_in(&self.folder)?;
+        empty.as_file().set_permissions(Permissions::from_mode(0o0))?;
+        empty.persist(self.silence_note(server))?;
+        Ok(())
+    }
+
+    fn silence_note(&self, server: &str) -> PathBuf {
+        self.folder.join(format!("icecore-silent-{:08x}", crc32fast::hash(server.as_bytes())))
     }
 
     /// Begins a download, in a temporary file beside its place.

@@ -18,6 +18,8 @@ use crate::image::{ElfFile, hex};
 const MAX_REDIRECTS: u32 = 5;
 /// A server that has failed this often gets no further requests.
 const MAX_FAILURES: u32 = 3;
+/// A server that has sent nothing for so long, or for [`Settings::stall`], is silent.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How many bytes must arrive within [`Settings::stall`]; elfutils requires the same.
 const STALL_BYTES: u64 = 100 << 10;
 /// The bytes that are read at once.
@@ -40,6 +42,8 @@ pub(super) enum Got {
 enum Refusal {
     NotFound,
     TooDear,
+    /// Nothing came.
+    Silent,
     /// The server fails for every file: it gets no further requests.
     Down(String),
     Bad(String),
@@ -68,8 +72,19 @@ impl<'s> Client<'s> {
             .timeout_per_read(Some(settings.stall))
             .timeout_connect(Some(settings.stall))
             .build();
-        let failures = settings.servers.iter().map(|_| AtomicU32::new(0)).collect();
-        Self { settings, agent: agent.into(), failures, warnings: Mutex::new(Vec::new()) }
+        let mut warnings = Vec::new();
+        let failures = settings.servers.iter().map(|server| match settings.cache.silence(server) {
+            Some((note, left)) => {
+                let (left, note) = (left.as_secs(), note.display());
+                warnings.push(format!(
+                    "debuginfod server `{server}` was silent a short time ago: it is asked again in {left} s; to ask it now: rm -f {note}"
+                ));
+                AtomicU32::new(MAX_FAILURES)
+            }
+            None => AtomicU32::new(0),
+        });
+        let failures = failures.collect();
+        Self { settings, agent: agent.into(), failures, warnings: Mutex::new(warnings) }
     }
 
     /// Asks the servers in turn, and stores the file that one of them gives.
@@ -84,6 +99,12 @@ impl<'s> Client<'s> {
                 Ok(()) => return Got::Stored,
                 Err(Refusal::NotFound) => {}
                 Err(Refusal::TooDear) => return Got::TooDear,
+                Err(Refusal::Silent) => {
+                    // If the cache cannot be written, the next report waits again.
+                    drop(self.settings.cache.note_silence(server));
+                    self.note(server, failures, Refusal::Down("it sends nothing".to_owned()));
+                    got = Got::Failed;
+                }
                 Err(refusal) => {
                     self.note(server, failures, refusal);
                     got = Got::Failed;
@@ -106,7 +127,7 @@ impl<'s> Client<'s> {
         let (cause, count) = match refusal {
             Refusal::Down(cause) => (cause, MAX_FAILURES),
             Refusal::Bad(cause) => (cause, 1),
-            Refusal::NotFound | Refusal::TooDear => return,
+            Refusal::NotFound | Refusal::TooDear | Refusal::Silent => return,
         };
         if failures.fetch_add(count, Ordering::Relaxed) == 0 {
             let warning = format!("cannot fetch from debuginfod server `{server}`: {cause}");
@@ -125,9 +146,15 @@ impl<'s> Client<'s> {
         if let Some(most) = self.settings.max_bytes {
             request = request.header("X-DEBUGINFOD-MAXSIZE", most.to_string());
         }
+        let begun = Instant::now();
         let answer = request.config().timeout_global(Some(most_time)).build().call();
-        let answer =
-            answer.map_err(|error| refusal(&error, most_time == time && spending.left_time().is_none()))?;
+        let answer = answer.map_err(|error| match error {
+            ureq::Error::Timeout(_) if begun.elapsed() >= SILENCE.min(self.settings.stall) => Refusal::Silent,
+            ureq::Error::Timeout(_) if most_time == time && spending.left_time().is_none() => {
+                Refusal::TooDear
+            }
+            other => refusal(&other),
+        })?;
         if let Some(len) = length(&answer) {
             if len > limit {
                 return Err(Refusal::Bad(format!(
@@ -189,13 +216,12 @@ fn prove(path: &std::path::Path, build_id: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-fn refusal(error: &ureq::Error, is_spent: bool) -> Refusal {
+fn refusal(error: &ureq::Error) -> Refusal {
     match error {
         ureq::Error::StatusCode(404) => Refusal::NotFound,
         // The answer to DEBUGINFOD_MAXSIZE if the file is larger.
         ureq::Error::StatusCode(406) => Refusal::Bad("the file is larger than DEBUGINFOD_MAXSIZE".to_owned()),
         ureq::Error::StatusCode(_) | ureq::Error::TooManyRedirects => Refusal::Bad(error.to_string()),
-        ureq::Error::Timeout(_) if is_spent => Refusal::TooDear,
         other => Refusal::Down(other.to_string()),
     }
 }

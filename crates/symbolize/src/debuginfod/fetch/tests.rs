@@ -241,7 +241,7 @@ fn a_server_that_fails_costs_one_warning_and_the_next_one_answers() {
         (Reply::Half(path), "no whole ELF file"),
         (Reply::Status(500), "500"),
         (Reply::Redirect, "redirects"),
-        (Reply::Silence, "timeout"),
+        (Reply::Silence, "it sends nothing"),
     ];
     let rich = Server::start(debug, image);
     for (reply, cause) in cases {
@@ -254,7 +254,8 @@ fn a_server_that_fails_costs_one_warning_and_the_next_one_answers() {
         assert_eq!(alone.files(&wanted).err(), Some(Reason::ImageMissing), "{reply:?}");
         let asked = bad.asked();
         alone.run(&[&wanted]);
-        assert!(bad.asked() > asked, "{reply:?}: a failure is not remembered as a miss");
+        // A failure is not remembered as a miss; but a silent server is not waited for.
+        assert_eq!(bad.asked() > asked, !matches!(reply, Reply::Silence), "{reply:?}");
 
         let both = Trial::new(&[&bad, &rich], "60s").impatient();
         assert_eq!(both.run(&[&wanted]).files, 2, "{reply:?}");
@@ -274,6 +275,29 @@ fn a_server_that_is_not_there_is_asked_once() {
     let fetched = trial.run(&images.iter().collect::<Vec<_>>());
     assert_eq!((fetched.files, fetched.warnings.len(), fetched.left_out), (0, 1, 0));
     assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_silent_server_is_not_waited_for_again() {
+    let fixture = Fixture::shared();
+    let (image, debuginfo, executable) = gone(&fixture);
+    let silent = Server::start(Reply::Silence, Reply::Silence);
+    // All time goes into waiting: the server is as silent as if there were more.
+    let trial = Trial::new(&[&silent], "500M,6s");
+    let [first, second] = [(); 2].map(|()| {
+        let begun = Instant::now();
+        (trial.run(&[&image]).warnings, begun.elapsed())
+    });
+    assert!(first.1 >= Duration::from_secs(5) && first.0[0].contains("it sends nothing"), "{first:?}");
+    assert!(second.1 < Duration::from_secs(1) && second.0[0].contains("rm -f "), "{second:?}");
+    let requests = silent.asked();
+    let note = second.0[0].rsplit(' ').next().expect("a path").to_owned();
+    std::fs::remove_file(note).expect("it is there");
+    trial.run(&[&image]);
+    assert!(silent.asked() > requests);
+    let good = Server::start(debuginfo, executable);
+    let trial = Trial::new(&[&good], "500M,6s");
+    assert_eq!(trial.run(&[&image]).warnings, [""; 0]);
 }
 
 #[test]
