@@ -1,6 +1,7 @@
 //! Merges stacks into trees, from the root down or from the leaves up.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use crate::map::Interned;
 use crate::named::{Amount, Profile};
@@ -171,6 +172,26 @@ impl Tree {
         self
     }
 
+    /// Keeps the heaviest nodes besides that of all, at most so many, and returns how many there were. A node is never kept without
+    /// its parent, which is no lighter.
+    pub fn keep_heaviest(&mut self, most: usize) -> usize {
+        let mut reached = vec![0u32];
+        let mut next = 0;
+        while let Some(node) = reached.get(next) {
+            reached.extend(&self.nodes[*node as usize].children);
+            next += 1;
+        }
+        let mut order = reached.split_off(1);
+        if order.len() > most {
+            order.sort_by_key(|node| (Reverse(self.nodes[*node as usize].total.weight), *node));
+            let dropped: HashSet<u32> = order[most..].iter().copied().collect();
+            for node in &mut self.nodes {
+                node.children.retain(|child| !dropped.contains(child));
+            }
+        }
+        order.len()
+    }
+
     fn sort(&mut self, profile: &Profile, names: &[Box<str>]) {
         let name = |label: Label| match label {
             Label::All => "",
@@ -250,6 +271,23 @@ mod tests {
         assert_eq!(print(&tree, &profile), ["all 0/8", " main 0/8", "  c 5/5", "  a 2/3", "   b 1/1"]);
         let tree = Tree::callees(&profile, Root::Process, ALL);
         assert_eq!(print(&tree, &profile)[..3], ["all 0/8", " root 0/8", "  main 0/8"]);
+    }
+
+    #[test]
+    fn the_heaviest_nodes_are_kept_with_their_parents() {
+        let profile = fixture::profile(&[("main;a;b", 3), ("main;c", 5), ("main;a", 2), ("x", 1)]);
+        let kept = |most| {
+            let mut tree = Tree::callees(&profile, Root::None, ALL);
+            let all = tree.keep_heaviest(most);
+            (all, print(&tree, &profile))
+        };
+        let [all, main, a, b, c, x] =
+            ["all 0/11", " main 0/10", "  a 2/5", "   b 3/3", "  c 5/5", " x 1/1"].map(str::to_owned);
+        assert_eq!(kept(5), (5, vec![all.clone(), main.clone(), a.clone(), b.clone(), c.clone(), x]));
+        assert_eq!(kept(4), (5, vec![all.clone(), main.clone(), a.clone(), b, c.clone()]));
+        assert_eq!(kept(3), (5, vec![all.clone(), main.clone(), a, c]));
+        assert_eq!(kept(1), (5, vec![all.clone(), main]));
+        assert_eq!(kept(0), (5, vec![all]));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(super) fn with_page<T>(
     let side = |(report, usual)| PageSide {
         report,
         summary: json!(Summary::new(usual)),
-        health: json!(Health::new(usual)),
+        health: json!(Health::new(usual, 0)),
     };
     let sides: Vec<PageSide<'_>> = of_all.iter().zip(of_usual).map(side).collect();
     let files = parts.iter().map(|part| shown(part.path)).collect::<Vec<_>>().join(" → ");

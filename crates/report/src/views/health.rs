@@ -35,6 +35,9 @@ pub struct Args {
     /// Exit with 1 unless the verdict is good
     #[arg(long)]
     pub strict: bool,
+    /// Show this many places where stacks end; 0: all [default: 10, with --json all]
+    #[arg(short = 'n', long = "rows", value_name = "N")]
+    pub rows: Option<usize>,
 }
 
 impl View for Args {
@@ -43,7 +46,8 @@ impl View for Args {
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
-        let health = Health::new(shown.report);
+        let rows = self.rows.unwrap_or(if screen.json { 0 } else { 10 });
+        let health = Health::new(shown.report, rows);
         screen.emit(&health, |page| health.text(shown.report, page))?;
         Ok(!self.strict || health.is_good())
     }
@@ -77,6 +81,8 @@ pub struct Health {
     repaired_share: f64,
     /// Where the user stacks end that reach no root.
     images: Vec<ImageRow>,
+    /// The number of all such places; `images` may have fewer.
+    images_count: u64,
     /// How to improve the next recording, or this report.
     advice: Vec<String>,
     /// All samples represent CPU time.
@@ -93,12 +99,9 @@ struct ImageRow {
     share: f64,
 }
 
-/// The number of images that the text shows.
-const SHOWN: usize = 10;
-
 impl Health {
-    /// Judges a recording.
-    pub fn new(report: &Report<'_>) -> Self {
+    /// Judges a recording, with this many places where stacks end; 0: all.
+    pub fn new(report: &Report<'_>, rows: usize) -> Self {
         let tables = &report.loaded.tables;
         let whole = report.profile.whole();
         let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
@@ -112,6 +115,9 @@ impl Health {
         };
         let row =
             |Break { image, end, samples, share }| ImageRow { image, ended: end.name(), samples, share };
+        let mut images: Vec<ImageRow> = breaks(&report.profile).into_iter().map(row).collect();
+        let images_count = images.len() as u64;
+        images.truncate(if rows > 0 { rows } else { usize::MAX });
         Self {
             schema: "icecore.health/1",
             file: report.loaded.path.display().to_string(),
@@ -127,7 +133,8 @@ impl Health {
             quality,
             unwound_share: of_walked(Taken::is_unwound),
             repaired_share: of_walked(Taken::is_repaired),
-            images: breaks(&report.profile).into_iter().map(row).collect(),
+            images,
+            images_count,
             is_cpu_time: report.profile.measure.is_cpu_time,
         }
     }
@@ -259,13 +266,17 @@ impl Health {
             ("IMAGE OF THE OUTERMOST FRAME", Align::Left),
         ];
         let mut table = Table::new(0, &columns);
-        for row in self.images.iter().take(SHOWN) {
+        for row in &self.images {
             let image = row.image.clone().unwrap_or_else(|| "[none]".to_owned());
             table.row(vec![percent(row.share), count(row.samples), row.ended.to_owned(), image]);
         }
         page.table(&table);
-        if let Some(more) = self.images.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            page.styled(Style::Dim, &format!("and {} more (--json has all)", things(more as u64, "row")));
+        if (self.images.len() as u64) < self.images_count {
+            let shown = count(self.images.len() as u64);
+            page.styled(
+                Style::Dim,
+                &format!("{shown} of {} shown (-n 0: all)", things(self.images_count, "row")),
+            );
         }
     }
 }

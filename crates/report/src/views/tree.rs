@@ -9,7 +9,7 @@ use crate::cli::{Select, root, share_percent};
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::tree::{Label, Limits, Root, Tree, roots};
-use icecore_text::quantity::percent;
+use icecore_text::quantity::{count, percent, things};
 use icecore_text::{Page, Style};
 
 /// The arguments of `tree`.
@@ -31,6 +31,9 @@ pub struct Args {
     /// Leave out branches below this share of the total
     #[arg(long, visible_alias = "percent-limit", value_name = "P", default_value_t = 1.0, value_parser = share_percent)]
     pub min_percent: f64,
+    /// Show this many rows, the heaviest; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 0)]
+    pub rows: usize,
     /// Cut branches at this depth
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_depth: u32,
@@ -69,6 +72,8 @@ pub struct TreeView<'a> {
     total_samples: u64,
     min_share: f64,
     filter: Option<String>,
+    /// The number of all branches that are heavy enough; there may be fewer.
+    row_count: u64,
     #[serde(flatten)]
     root: Branch<'a>,
 }
@@ -94,13 +99,15 @@ impl<'a> TreeView<'a> {
     pub fn new(report: &'a Report<'_>, options: &Args) -> Self {
         let profile = &report.profile;
         let limits = Limits { min_share: options.min_percent / 100.0, max_depth: options.max_depth };
-        let tree = if options.callers {
+        let mut tree = if options.callers {
             Tree::callers(profile, limits)
         } else {
             Tree::callees(profile, options.root, limits)
         };
+        let row_count = tree.keep_heaviest(if options.rows > 0 { options.rows } else { usize::MAX });
         let whole = profile.whole();
         Self {
+            row_count: row_count as u64,
             schema: "icecore.tree/1",
             direction: if options.callers { "callers" } else { "callees" },
             unit: profile.measure.unit.clone(),
@@ -126,6 +133,7 @@ impl<'a> TreeView<'a> {
             page.line(why);
             return;
         }
+        let rows = self.root.rows() - 1;
         // A caller has no self time, because its callee was running.
         let own = self.direction == "callees";
         page.styled(Style::Dim, if own { " TOTAL    SELF" } else { " TOTAL" });
@@ -137,6 +145,10 @@ impl<'a> TreeView<'a> {
         let pruned =
             format!("below a function: {order}; branches under {} left out", percent(self.min_share));
         page.styled(Style::Dim, &pruned);
+        if rows < self.row_count {
+            let of = things(self.row_count, "row");
+            page.styled(Style::Dim, &format!("{} of {of} shown, the heaviest (-n 0: all)", count(rows)));
+        }
     }
 }
 
@@ -170,6 +182,11 @@ fn branch<'a>(
 }
 
 impl Branch<'_> {
+    /// Counts it and what is below.
+    fn rows(&self) -> u64 {
+        1 + self.children.iter().map(Self::rows).sum::<u64>()
+    }
+
     /// Writes a node and everything below it. A straight chain stays in its column.
     ///
     /// ```text
