@@ -2,9 +2,11 @@
 
 mod advice;
 mod count;
+mod packages;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use icecore_format::records::{EmbedMode, LeftOut};
 use serde::Serialize;
@@ -19,10 +21,12 @@ use icecore_symbolize::Reason;
 use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
 use icecore_text::path::shown;
 
-use super::{Result, Screen, Shown, View, left_out};
+use super::{Needs, Result, Screen, Shown, View, left_out};
+use crate::cli::Select;
 use advice::Origin;
 use count::{Lack, Lacks, count};
 use icecore_text::quantity::ratio;
+use packages::Packages;
 
 /// The arguments of `missing`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,10 @@ pub struct Args {
 }
 
 impl View for Args {
+    fn needs(&self, _: &Select, _: u32) -> Needs {
+        Needs { tells_quality: true, ..Needs::default() }
+    }
+
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         let missing = Missing::new(shown.report, self);
         screen.emit(&missing, |page| missing.text(shown.report, page))?;
@@ -96,8 +104,10 @@ pub struct LackingImage {
     other_mounts: bool,
     /// Why the recording does not have the requested file, or not all of it.
     left_out: Option<LeftOutOf>,
-    /// Commands that may get it.
     get: Vec<String>,
+    /// The package of this machine's distribution that has the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    package: Option<String>,
 }
 
 /// A requested file that the recording lacks, or has only in part.
@@ -161,6 +171,7 @@ impl Missing {
         let (names_count, lines_count) = (names.len() as u64, lines.len() as u64);
         names.truncate(most);
         lines.truncate(most);
+        tell_packages(&mut names, &mut lines);
         Self {
             schema: "icecore.missing/1",
             file: shown(report.loaded.path),
@@ -175,6 +186,21 @@ impl Missing {
             others: others.into_iter().map(|(reason, frames)| (reason, share(frames))).collect(),
             shows_paths: options.paths,
         }
+    }
+}
+
+/// Says which packages have the debug files of images that are here.
+fn tell_packages(names: &mut [LackingImage], lines: &mut [LackingImage]) {
+    // The build-id proves that it is the recorded image, and that the debug file is of the same build.
+    let is_here = |row: &&mut LackingImage| {
+        row.build_id.is_some()
+            && row.tried.iter().any(|it| it.source == "path" && matches!(it.outcome, "taken" | "not_needed"))
+    };
+    let mut here: Vec<&mut LackingImage> = names.iter_mut().chain(lines).filter(is_here).collect();
+    let packages = Packages::read(Path::new("/"), here.iter().map(|row| &*row.image));
+    for row in &mut here {
+        row.package = packages.package(&row.image).map(str::to_owned);
+        row.get.splice(0..0, packages.command(&row.image));
     }
 }
 
@@ -242,6 +268,7 @@ impl Scope<'_> {
             tried: tried.collect(),
             other_mounts: process.is_some(),
             left_out: self.left_out.get(&position).map(LeftOutOf::new),
+            package: None,
             get: advice::get(image, looked, origin, self.search),
         }
     }
