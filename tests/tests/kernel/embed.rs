@@ -1,10 +1,13 @@
 //! Names that travel with the recording: another machine shows every name that the recorded machine could show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use icecore_tests::elsewhere::{frames, root_with, samples_elsewhere};
+use serde_json::{Value, json};
+
 use icecore_tests::machine::{Recorded, Sample, copy, record, report, target, text, wait_for_samples};
 
 /// Uses a fixed amount of CPU time, however fast the processor is.
@@ -86,6 +89,111 @@ fn root_a_frame_has_one_name_whatever_is_embedded_and_wherever_it_is_read() {
     // Where debug information is, it says which of several names of one address is meant.
     let are_few = several.len() * 100 <= names.len();
     assert!(names.len() > 200 && are_few, "{} of {}: {several:?}", several.len(), names.len());
+}
+
+/// Commands of a system as it is installed, which run for about a second.
+const TWELVE: [&str; 12] = [
+    "xz -c /bin/bash >/dev/null",
+    "gzip -9c /bin/bash /bin/bash /bin/bash >/dev/null",
+    "python3 -c 'sum(len(str(i * i)) for i in range(10**6))'",
+    "perl -e 'for (1..1500000) { $h{$_ % 1000} .= \"x\" }'",
+    "awk 'BEGIN { for (i = 0; i < 2000000; i++) a[i % 1000] += i; print a[1] }'",
+    "bash -c 'for i in {1..60000}; do : $((i * i)); done'",
+    "seq 300000 | sort -R | sort -n >/dev/null",
+    "for i in 1 2 3; do ls -lR /usr/include >/dev/null; done",
+    "for i in 1 2 3; do find /usr -name nothing; done",
+    "tar cf - /usr/include | sha256sum >/dev/null",
+    "for i in 1 2 3; do grep -rc 'a.*b.*c' /usr/include >/dev/null; done; true",
+    "echo '#include <regex>' >x.cc; c++ -c x.cc",
+];
+
+/// Prints what views say of functions that are not inlined, as this machine and one without any file print it.
+fn views(path: &Path, elsewhere: bool) -> Vec<BTreeMap<String, Value>> {
+    let empty = tempfile::tempdir().expect("a folder for temporary files");
+    let json = |view: &[&str]| -> Value {
+        let mut args: Vec<&OsStr> = view.iter().map(OsStr::new).collect();
+        args.extend([path.as_os_str(), "--json".as_ref(), "--no-cache".as_ref(), "--no-debuginfod".as_ref()]);
+        if elsewhere {
+            args.extend(["--sysroot".as_ref(), empty.path().as_os_str()]);
+        }
+        serde_json::from_str(&report(&args)).expect("JSON")
+    };
+    let list = |of: &Value| of.as_array().expect("a list").clone();
+    let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+    let name = |row: &Value| format!("{} {}", text(&row["name"]), text(&row["image"]));
+    let top = json(&["top", "-n", "0"]);
+    let mut stacks: BTreeMap<String, Value> = BTreeMap::new();
+    for stack in list(&json(&["folded"])["stacks"]) {
+        let frames = list(&stack["frames"]).iter().map(text).collect::<Vec<_>>();
+        let physical: Vec<&str> = frames.iter().filter(|it| !it.ends_with("_[i]")).map(|it| &**it).collect();
+        let sum = stacks.entry(physical.join(";")).or_insert(json!(0));
+        *sum = json!(sum.as_u64().expect("a number") + stack["weight"].as_u64().expect("a number"));
+    }
+    let depth = json(&["depth", "-n", "0"]);
+    let key = |row: &Value, keys: &[&str]| {
+        keys.iter().map(|key| row[key].to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let of = |row: &Value, keys: &[&str]| -> Value { keys.iter().map(|key| row[key].clone()).collect() };
+    let by_name =
+        |rows: &Value, keys: &[&str]| list(rows).iter().map(|row| (name(row), of(row, keys))).collect();
+    let depths = list(&depth["groups"]).into_iter().map(|row| {
+        let figures = ["count", "min", "mean", "p50", "p99", "max", "cut_share", "histogram"];
+        (key(&row, &["tgid", "event", "side"]), of(&row, &figures))
+    });
+    let recursion = list(&depth["recursion"]).into_iter().map(|row| {
+        let whose = format!("{} {}", name(&row), key(&row, &["event", "side", "kind"]));
+        (whose, of(&row, &["max_repeats", "samples", "repeats", "function_count"]))
+    });
+    let times = json(&["timeline", "--by", "function", "-n", "0"]);
+    vec![
+        by_name(&top["rows"], &["self", "total", "self_samples", "total_samples"]),
+        stacks,
+        depths.collect(),
+        recursion.collect(),
+        by_name(&times["rows"], &["total", "peak", "values"]),
+    ]
+}
+
+#[test]
+fn root_twelve_recordings_say_the_same_where_no_file_is() {
+    let mut all = 0;
+    for command in TWELVE {
+        let work = tempfile::tempdir().expect("a folder for temporary files");
+        let script = format!("cd {}; {command}", work.path().display());
+        let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
+        // Debug information, where it is, says which of several names of one address is meant.
+        let mut meant: BTreeMap<String, String> = BTreeMap::new();
+        for row in recorded.json("top", &["-n", "0"])["rows"].as_array().expect("a list") {
+            for alias in row["aliases"].as_array().into_iter().flatten() {
+                let [alias, name] = [alias, &row["name"]].map(|it| it.as_str().expect("a name").to_owned());
+                meant.insert(alias, name);
+            }
+        }
+        let word = |word: &str| {
+            let bare = word.trim_end_matches([';', ' ']);
+            let bare = bare.strip_suffix("_[k]").unwrap_or(bare);
+            let name = meant.get(bare).map_or(bare, |name| &**name);
+            format!("{name}{}", &word[bare.len()..])
+        };
+        let renamed = |views: Vec<BTreeMap<String, Value>>| -> Vec<BTreeMap<String, Value>> {
+            let name =
+                |(name, of): (String, Value)| (name.split_inclusive([';', ' ']).map(word).collect(), of);
+            views.into_iter().map(|view| view.into_iter().map(name).collect()).collect()
+        };
+        let [here, there] = [false, true].map(|elsewhere| renamed(views(&recorded.path(), elsewhere)));
+        for (view, (here, there)) in here.iter().zip(&there).enumerate() {
+            let differs = here.iter().find(|(name, of)| there.get(*name) != Some(of));
+            assert_eq!(differs.map(|(name, of)| (name, of, there.get(name))), None, "{command}: view {view}");
+            assert_eq!(here.len(), there.len(), "{command}: view {view}");
+        }
+        assert!(
+            here[0].len() > 20 && here[1].len() > 5 && !here[4].is_empty(),
+            "{command}: {} functions",
+            here[0].len()
+        );
+        all += here[0].len();
+    }
+    assert!(all > 2000, "{all} functions");
 }
 
 /// A program that spends its time in `main.spin`, which calls nothing.
