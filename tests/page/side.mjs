@@ -49,5 +49,5 @@ export function page({ threads, samples, length = 1_000_000, counters = [] }) {
   side.up = Uint32Array.from(up);
   side.stack_function = Uint32Array.from(frame);
   const functions = names.map((name) => ({ name, image: "/bin/a", side: 0, reason: "" }));
-  return { ...empty, functions, byName: Uint32Array.from(functions.keys()), imageOf: new Uint32Array(functions.length), sides: [side] };
+  return { ...empty, functions, forms: new Map(), byName: Uint32Array.from(functions.keys()), imageOf: new Uint32Array(functions.length), sides: [side] };
 }

@@ -8,6 +8,7 @@ import { search, shareOf } from "../../crates/page/browser/sums.js";
 import { Forest } from "../../crates/page/browser/forest.js";
 import { Tree, nameOf, totalsOf } from "../../crates/page/browser/tree.js";
 import { isDoubtful } from "../../crates/page/browser/data.js";
+import { cut } from "../../crates/page/browser/text.js";
 import { START, fromFragment, toFragment } from "../../crates/page/browser/state.js";
 import { choose, rangeOf } from "../../crates/page/browser/choose.js";
 
@@ -32,15 +33,27 @@ const SAME = [
   ["all of it", { process: ["9"], from: 0.1, to: 0.4, focus: ["odd"], hide: ["main"] }, ["--pid", "9", "--from", "0.1", "--to", "0.4", "--focus", "^odd$", "--hide", "^main$"]],
 ];
 
+/** Checks the functions of a page against those of `top`. @param {any} page @param {any} top @param {Partial<State>} state @returns {number} how many there are */
+function sameFunctions(page, top, state) {
+  const { chosen, data, sums } = model(page, state);
+  assert.deepEqual([chosen.total, chosen.samples, chosen.unit], [top.total_weight, top.total_samples, top.unit]);
+  const expected = new Map(top.rows.map((/** @type {any} */ row) => [row.name, [row.self, row.total]]));
+  const seen = data.functions.map((it, i) => /** @type {[string, [number, number]]} */ ([it.name, [sums.own[i], sums.total[i]]]));
+  assert.deepEqual(new Map(seen.filter(([, [, total]]) => total > 0).sort()), new Map([...expected].sort()));
+  assert.ok(expected.size > 0);
+  return expected.size;
+}
+
+test("inlined functions stand apart, or are part of the function that holds their code", () => {
+  const page = read(write("code"));
+  const [apart, physical] = /** @type {const} */ ([["", "inlined"], ["physical", "function"]]).map(([merge, by]) => (
+    sameFunctions(page, json("top", recording("code"), "--by", by, "-n", "0"), { merge })));
+  assert.ok(physical < apart, `${physical} of ${apart}`);
+});
+
 for (const [title, state, options] of SAME) {
   test(`self and total of every function: ${title}`, () => {
-    const top = json("top", recording("busy"), "--by", "inlined", "-n", "0", ...options);
-    const { chosen, data, sums } = model(BUSY, state);
-    assert.deepEqual([chosen.total, chosen.samples, chosen.unit], [top.total_weight, top.total_samples, top.unit]);
-    const expected = new Map(top.rows.map((/** @type {any} */ row) => [row.name, [row.self, row.total]]));
-    const seen = data.functions.map((it, i) => /** @type {[string, [number, number]]} */ ([it.name, [sums.own[i], sums.total[i]]]));
-    assert.deepEqual(new Map(seen.filter(([, [, total]]) => total > 0).sort()), new Map([...expected].sort()));
-    assert.ok(expected.size > 0);
+    sameFunctions(BUSY, json("top", recording("busy"), "--by", "inlined", "-n", "0", ...options), state);
   });
 
   test(`stacks: ${title}`, () => {
@@ -51,6 +64,11 @@ for (const [title, state, options] of SAME) {
     assert.deepEqual(new Map([...seen].sort()), new Map(folded.sort()));
   });
 }
+
+test("a name is cut to the longest form that fits", () => {
+  const forms = ["ns::Pool<Job>::take(…)", "Pool::take"], name = "std::vector<int> ns::Pool<Job>::take(unsigned long) const";
+  assert.deepEqual([99, 22, 21, 10, 9, 2].map((most) => cut(name, most, forms)), [name, forms[0], forms[1], forms[1], "Pool:…ake", ""]);
+});
 
 for (const name of ["busy", "deep", "hostile"]) {
   test(`doubtful stacks are those of samples: ${name}`, () => {

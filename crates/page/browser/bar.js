@@ -15,7 +15,7 @@ const CHOICES = [
   ["order", "order of siblings", [["name", "ordered by name"], ["weight", "heaviest left"]], ["flame"]],
   ["up", "where the root is", [["top", "root on top"], ["bottom", "root at the bottom"]], ["flame", "chart"]],
   ["color", "what colors say: of kinds, red is user code, orange the kernel, aqua inlined, grey without a name, yellow what stacks begin with", [["kind", "color: kind"], ["image", "color: image"], ["trust", "color: doubtful stacks"], ["wait", "color: kind of wait"], ["change", "color: change"]], ["flame", "chart"]],
-  ["merge", "what is merged", [["", "every function"], ["image", "images as frames"]]],
+  ["merge", "what is merged", [["", "inlined functions apart"], ["physical", "inlined in their callers"], ["image", "images as frames"]]],
 ];
 
 /** Switches. @type {[keyof State, string, string[]?][]} */

@@ -61,15 +61,15 @@ export class Canvas {
   }
 
   /**
-   * Writes a name into a box, cut in the middle if it is too long, and always from left to right.
-   * @param {string} name @param {number} x @param {number} y @param {number} width @param {string} color
+   * Writes a name into a box, cut if it is too long, and always from left to right.
+   * @param {string} name @param {string[] | undefined} forms shorter ones @param {number} x @param {number} y @param {number} width @param {string} color
    */
-  label(name, x, y, width, color) {
+  label(name, forms, x, y, width, color) {
     const left = Math.max(x, 0), most = Math.floor((Math.min(x + width, this.width) - left - 6) / this.character);
     if (most < 3) return;
     this.context.fillStyle = color;
     this.context.direction = "ltr";
-    const text = cut(name, most);
+    const text = cut(name, most, forms);
     // Wide characters take more room than they are counted for.
     this.context.fillText(text, left + 3, y + ROW / 2 + 0.5, Math.min(x + width, this.width) - left - 6);
   }

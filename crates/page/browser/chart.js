@@ -103,7 +103,8 @@ export class Chart {
       context.fillStyle = this.color(box);
       context.fillRect(box.x, y, Math.max(box.width - (box.width > 2 ? 0.5 : 0), 0.5), ROW - 1);
       context.globalAlpha = 1;
-      if (box.width > 24) canvas.label(this.title(box), box.x, y, box.width, isFaded ? theme.faint : theme.text);
+      const title = this.title(box);
+      if (box.width > 24) canvas.label(title, this.app.page.forms.get(title), box.x, y, box.width, isFaded ? theme.faint : theme.text);
       if (box !== here || document.activeElement !== canvas.canvas) continue;
       context.strokeStyle = theme.accent;
       context.lineWidth = 2;

@@ -77,7 +77,7 @@
  * A function, alike in both recordings.
  * @typedef {{name: string, image: string, side: number, reason: string}} Func
  */
-/** @typedef {{title: string, version: string, is_served: boolean, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, images: string[], imageOf: Uint32Array}} Page */
+/** @typedef {{title: string, version: string, is_served: boolean, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, forms: Map<string, string[]>, images: string[], imageOf: Uint32Array}} Page */
 
 /** Returns true if the user stack of samples is cut, guessed, or reaches no root. @param {Side["taken"][number]} taken @returns {boolean} */
 export function isDoubtful({ walked, rooted, guessed }) {
@@ -144,11 +144,13 @@ function readCode(code, columns) {
 export function open(buffer) {
   const { document: page, columns } = split(buffer);
   page.functions = [];
+  /** Shorter forms of long names, the longest first. */
+  page.forms = new Map();
   const known = new Map(), renamed = renames(page.diff);
   // The last recording gives the names: a function that was renamed is called there what it is called now.
   for (let index = page.sides.length - 1; index >= 0; index--) {
     page.sides[index].index = index;
-    readSide(page.sides[index], columns, page.functions, known, index === 0 ? renamed : new Map(), page.sides.length === 1);
+    readSide(page.sides[index], columns, page, known, index === 0 ? renamed : new Map(), page.sides.length === 1);
     // An object of which properties were deleted takes long to read; its copy does not.
     page.sides[index] = { ...page.sides[index] };
   }
@@ -226,12 +228,12 @@ function withOrders(page) {
 /**
  * @param {any} side
  * @param {Columns} columns
- * @param {Func[]} functions of all recordings; those of this one are added
+ * @param {Pick<Page, "functions" | "forms">} page of all recordings; the functions of this one are added
  * @param {Map<string, number>} known
  * @param {Map<string, string>} renamed
  * @param {boolean} isAlone there is no other recording
  */
-function readSide(side, columns, functions, known, renamed, isAlone) {
+function readSide(side, columns, { functions, forms }, known, renamed, isAlone) {
   for (const [name, place] of Object.entries(side.columns)) side[name] = columns.read(/** @type {any} */ (place));
   delete side.columns;
   const samples = side.sample_time.length;
@@ -242,7 +244,7 @@ function readSide(side, columns, functions, known, renamed, isAlone) {
   side.sample_weight = wide(side.sample_weight ?? new Uint32Array(samples), side.sample_weight_high);
   delete side.sample_weight_high;
   readStacks(side);
-  const { text, function_name, function_image, function_side, function_reason } = side;
+  const { text, function_name, function_image, function_side, function_reason, function_forms } = side;
   const own = new Uint32Array(function_name.length), isTwice = repeated(function_name, text.length);
   for (let i = 0; i < own.length; i++) {
     const name = function_name[i], at = function_image[i], why = function_reason[i];
@@ -261,6 +263,12 @@ function readSide(side, columns, functions, known, renamed, isAlone) {
     own[i] = position;
   }
   side.labels = own;
+  const each = function_forms ? function_forms.length / own.length : 0;
+  for (let i = 0; i < own.length; i++) {
+    const of = each ? Array.from(function_forms.subarray(i * each, (i + 1) * each)).filter(Boolean) : [];
+    if (of.length) forms.set(text[function_name[i]], of.map((at) => text[at - 1]));
+  }
+  delete side.function_forms;
   side.listings = new Map(readCode(side.code, columns).map((listing) => [own[listing.function], listing]));
   delete side.code;
   const { frame_function, stack_frame, row_stack, sample_row, thread_begin } = side;

@@ -145,7 +145,7 @@ export class Flame {
       context.fillStyle = this.color(box.node);
       context.fillRect(x, y, Math.max(right - x - (right - x > 2 ? 0.5 : 0), 0.5), ROW - 1);
       context.globalAlpha = 1;
-      if (right - x > 24) canvas.label(this.title(box.node), box.x, y, box.width, isFaded ? theme.faint : theme.text);
+      if (right - x > 24) canvas.label(this.title(box.node), app.page.forms.get(this.name(box.node)), box.x, y, box.width, isFaded ? theme.faint : theme.text);
       if (box.node === this.at && document.activeElement === canvas.canvas) {
         context.strokeStyle = theme.accent;
         context.lineWidth = 2;
@@ -164,9 +164,14 @@ export class Flame {
   }
 
   /** @param {number} node @returns {string} */
+  name(node) {
+    return nameOf(this.app.page, /** @type {Calls} */ (this.calls), node);
+  }
+
+  /** @param {number} node @returns {string} */
   title(node) {
     if (node === 0) return this.app.whole();
-    const name = nameOf(this.app.page, /** @type {Calls} */ (this.calls), node);
+    const name = this.name(node);
     const func = this.app.page.functions[/** @type {Calls} */ (this.calls).label[node]];
     return func?.image && !func.name.includes("+0x") && this.app.state.color === "image" ? `${name} (${short(func.image)})` : name;
   }

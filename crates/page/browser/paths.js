@@ -107,9 +107,12 @@ export class Paths extends Nodes {
     this.index();
     const how = rules(page, state);
     /** The node of each stack, by recording. */
-    this.node = page.sides.map(({ up, stack_function }) => {
+    this.node = page.sides.map(({ up, stack_function, stack_frame, frame_inlined }) => {
       const node = new Uint32Array(up.length);
-      for (let stack = 1; stack < node.length; stack++) node[stack] = this.step(node[up[stack]], stack_function[stack], how);
+      for (let stack = 1; stack < node.length; stack++) {
+        const above = node[up[stack]], isTaken = how.physical && frame_inlined[stack_frame[stack]];
+        node[stack] = isTaken ? above : this.step(above, stack_function[stack], how);
+      }
       return node;
     });
     this.close();
@@ -130,11 +133,11 @@ export class Paths extends Nodes {
   }
 }
 
-/** What becomes of functions: 1 for those that are hidden, null if none is, and what stands for an image. @typedef {{hidden: Uint8Array?, collapse: boolean, image: Uint32Array?}} Rules */
+/** What becomes of functions: 1 for those that are hidden, null if none is, what stands for an image, and whether inlined functions are part of that into which they were inlined. @typedef {{hidden: Uint8Array?, collapse: boolean, image: Uint32Array?, physical: boolean}} Rules */
 
 /** @param {Page} page @param {State} state @returns {Rules} */
 function rules(page, { hide, collapse, merge }) {
-  return { hidden: hide.length ? hiddenOf(page, hide) : null, collapse, image: merge === "image" ? firstOfImage(page.imageOf) : null };
+  return { hidden: hide.length ? hiddenOf(page, hide) : null, collapse, image: merge === "image" ? firstOfImage(page.imageOf) : null, physical: merge === "physical" };
 }
 
 /** Lists for each function one that stands for its image. @param {Uint32Array} imageOf @returns {Uint32Array} */

@@ -20,7 +20,7 @@
  * @property {string[]} focus names of functions: only samples with all of them
  * @property {string[]} without names of functions: no samples with any of them
  * @property {string[]} hide names of functions whose frames are taken out
- * @property {string} merge `image`: neighbours of one image are one frame
+ * @property {string} merge `physical`: inlined functions are part of the function that holds their code; `image`: neighbours of one image are one frame
  * @property {string} search
  * @property {string} zoom the frame that fills the width
  * @property {number} selected a function, for its callers and callees; -1: none

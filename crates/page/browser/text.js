@@ -49,9 +49,11 @@ export function short(path) {
   return bare.slice(bare.lastIndexOf("/") + 1) || bare;
 }
 
-/** Cuts a name in the middle, where it says least. @param {string} name @param {number} most characters @returns {string} */
-export function cut(name, most) {
-  if (name.length <= most) return name;
+/** Cuts a name in the middle, where it says least; a shorter form that fits is better. @param {string} name @param {number} most characters @param {string[]} [forms] shorter forms, the longest first @returns {string} */
+export function cut(name, most, forms = []) {
+  const fitting = [name, ...forms].find((form) => form.length <= most);
+  if (fitting !== undefined) return fitting;
+  name = forms.at(-1) ?? name;
   if (most < 3) return "";
   const head = Math.ceil((most - 1) * 0.6);
   return `${name.slice(0, head)}…${name.slice(name.length - (most - 1 - head))}`;

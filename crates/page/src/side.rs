@@ -1,5 +1,7 @@
 //! One recording as columns.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::columns::{Columns, Places};
@@ -17,6 +19,10 @@ use icecore_profile::named::{Profile, ProfileRow, Taken, Thread};
 use icecore_profile::recording::events::{Meaning, is_drawn};
 use icecore_profile::recording::load::clean;
 use icecore_profile::recording::spans::Spans;
+use icecore_text::name::short;
+
+/// The widths for which the page has shorter forms of names, characters.
+const WIDTHS: [usize; 3] = [60, 30, 15];
 
 /// Appends a recording to the columns; returns its part of the document, and how it numbers what it has.
 pub(super) fn side(
@@ -142,6 +148,10 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     let functions: Vec<_> = numbered.iter().map(|function| &names.functions[*function as usize]).collect();
     let column: Vec<u32> = functions.iter().map(|function| text(&function.name)).collect();
     places.insert("function_name".into(), columns.numbers(&column));
+    let column: Vec<u32> = functions.iter().flat_map(|function| forms(&function.name, &mut text)).collect();
+    if column.iter().any(|form| *form > 0) {
+        places.insert("function_forms".into(), columns.numbers(&column));
+    }
     let image = |image: &u32| &*names.images[*image as usize].path;
     let column: Vec<u32> = functions
         .iter()
@@ -160,6 +170,19 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     let texts = texts.into_items();
     places.insert("text".into(), columns.texts(texts.iter().map(|text| &**text)));
     numbered
+}
+
+/// Shortens a name for each of [`WIDTHS`]: positions among the texts, and 1 more; 0 if the name or the form before is that short.
+fn forms(name: &str, text: &mut impl FnMut(&str) -> u32) -> [u32; WIDTHS.len()] {
+    let mut before = Cow::Borrowed(name);
+    WIDTHS.map(|width| {
+        let form = short(name, width);
+        if form == before {
+            return 0;
+        }
+        before = form;
+        text(&before) + 1
+    })
 }
 
 /// Lists distinct functions in the order of their names, in which the page draws them.
