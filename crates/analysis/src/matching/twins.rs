@@ -1,7 +1,7 @@
 //! Tells functions of one name apart in every build: by version, or by source file and order in it. Lines move between builds, and
 //! addresses all the more.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::function;
 use icecore_profile::named::names::{Names, Side};
@@ -79,8 +79,9 @@ pub fn marks(names: &Names, images: &[String]) -> Vec<Option<String>> {
     all
 }
 
-/// Removes what tells functions apart from keys of names that no recording has twice.
-pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) {
+/// Removes what tells functions apart from keys of names that no recording has twice. Returns the names of several functions that a
+/// recording cannot tell apart while another can: their rows do not compare.
+pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) -> BTreeSet<String> {
     let base = |name: &str| name.split(SEPARATOR).next().unwrap_or_default().to_owned();
     let mut several: HashSet<(String, String)> = HashSet::new();
     for rows in recordings.iter() {
@@ -88,6 +89,8 @@ pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) {
         let bases = rows.keys().map(|(name, image)| (base(name), image.clone()));
         several.extend(bases.filter(|key| !seen.insert(key.clone())));
     }
+    let known = recordings.iter().flat_map(|rows| rows.keys());
+    let mixed = known.filter(|key| several.contains(key)).map(|(name, _)| name.clone()).collect();
     for rows in recordings {
         let joined = std::mem::take(*rows).into_iter().map(|((name, image), row)| {
             let key = (base(&name), image);
@@ -95,6 +98,7 @@ pub fn join<R>(recordings: &mut [&mut BTreeMap<(String, String), R>]) {
         });
         **rows = joined.collect();
     }
+    mixed
 }
 
 /// Appends the mark of a function to the key of its name.
@@ -229,8 +233,11 @@ mod tests {
             keys.iter().map(|key| ((key.replace('@', "\u{1f}"), "x".to_owned()), ())).collect()
         };
         let mut all = [recording(&["f@a.c#0", "f@b.c#0", "g@a.c#0"]), recording(&["f@b.c#0", "g@c.c#0"])];
-        join(&mut all.each_mut().map(|rows| rows));
+        assert_eq!(join(&mut all.each_mut().map(|rows| rows)), BTreeSet::new());
         assert_eq!(all, [recording(&["f@a.c#0", "f@b.c#0", "g"]), recording(&["f@b.c#0", "g"])]);
+        let mut all = [recording(&["f@a.c#0", "f@b.c#0", "g@a.c#0"]), recording(&["f", "g"])];
+        assert_eq!(join(&mut all.each_mut().map(|rows| rows)), BTreeSet::from(["f".to_owned()]));
+        assert_eq!(all, [recording(&["f@a.c#0", "f@b.c#0", "g"]), recording(&["f", "g"])]);
         let one = names(&[("f", Some((0, 3)), 16), ("g", None, 48)]);
         assert_eq!(marks(&one, &["x".to_owned()]), [some("a.c#0"), None]);
     }

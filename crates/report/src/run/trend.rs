@@ -47,7 +47,7 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
         }
     }
     let mut rows: Vec<_> = recorded.iter_mut().map(|it| &mut it.rows).collect();
-    twins::join(&mut rows);
+    let mixed: Vec<String> = twins::join(&mut rows).into_iter().collect();
     if let Some(other) = recorded.iter().find(|it| it.kinds != recorded[0].kinds) {
         let [first, other] = [&recorded[0], other].map(|it| it.path.display());
         bail!(
@@ -61,7 +61,19 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
     }
     let warning = |(_, error): &(_, anyhow::Error)| format!("warning: left out: {error:#}");
     screen(global, streams).remark(left_out.iter().map(warning));
-    let view = views::trend::Trend::new(recorded, options)?;
+    if let [first, others @ ..] = &mixed[..] {
+        let more = if others.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", things(others.len() as u64, "name"))
+        };
+        let remark = format!(
+            "warning: `{first}`{more}: some recordings know several functions of this name apart, others do not, because their \
+             debug files are not here: these rows do not compare"
+        );
+        screen(global, streams).remark([remark]);
+    }
+    let view = views::trend::Trend::new(recorded, mixed, options)?;
     if options.csv {
         view.csv(streams.out)?
     } else {

@@ -43,6 +43,8 @@ pub struct Trend {
     shortest_level: usize,
     /// The changes that would be found in 8 of 10 cases, in rows of some shares.
     detectable: Vec<DetectableAt>,
+    /// Names of several functions that some recordings tell apart and others do not.
+    mixed_names: Vec<String>,
     /// The rows that are shown, and those that changed.
     rows: Vec<History>,
     /// The options that a comparison of these rows needs.
@@ -117,7 +119,7 @@ impl Trend {
     ///
     /// # Errors
     /// If the user orders them by a label that none of them has.
-    pub fn new(mut recorded: Vec<Measured>, options: &cli::Trend) -> Result<Self> {
+    pub fn new(mut recorded: Vec<Measured>, mixed_names: Vec<String>, options: &cli::Trend) -> Result<Self> {
         let label = order::order(&mut recorded, &options.order)?;
         let mut ranked = heaviest(&recorded, |row| row.is_wanted);
         let row_count = ranked.len() as u64;
@@ -167,6 +169,7 @@ impl Trend {
             tested: search.tested as u64,
             shortest_level: SHORTEST,
             detectable: detectable.into(),
+            mixed_names,
             rows,
             compared_by: compared_by(options),
         })
