@@ -183,6 +183,38 @@ fn root_a_return_can_weigh_how_long_the_function_ran() {
     }
     let top = recorded.json("top", &["--event", "*:timed_?"]);
     assert_eq!((top["total_weight"].as_u64(), top["unit"].as_str()), (Some(sum), Some("ns")), "{top:#}");
+    // The distribution is that of the samples, in each function.
+    let rows = top["rows"].as_array().expect("a list");
+    assert_eq!(
+        rows.iter().map(|row| row["self_samples"].as_u64().expect("a number")).sum::<u64>(),
+        samples.len() as u64
+    );
+    let leaf = |sample: &Sample| {
+        let frames = sample.0["frames"].as_array().expect("a list");
+        frames.iter().find(|frame| frame["inlined"] == false).expect("it has a stack")["name"].clone()
+    };
+    let returned_into = rows.iter().filter(|row| row["self_samples"] != 0);
+    for row in returned_into.chain([&top]) {
+        let of_row = samples.iter().filter(|sample| row["name"].is_null() || leaf(sample) == row["name"]);
+        let mut times: Vec<u64> = of_row.map(|sample| sample.number("weight")).collect();
+        times.sort_unstable();
+        let rank = |percent: usize| times[(times.len() * percent).div_ceil(100) - 1];
+        let durations = &row["durations"];
+        let figures =
+            [("min", times[0]), ("p50", rank(50)), ("p90", rank(90)), ("p99", rank(99)), ("max", rank(100))];
+        for (figure, true_one) in figures {
+            assert_eq!(durations[figure].as_u64(), Some(true_one), "{figure} of {}", row["name"]);
+        }
+        let histogram = durations["histogram"].as_array().expect("a list");
+        for range in histogram {
+            let [from, to, count] = ["from", "to", "count"].map(|key| range[key].as_u64().expect("a number"));
+            assert_eq!(
+                times.iter().filter(|time| (from..to).contains(time)).count() as u64,
+                count,
+                "{range}"
+            );
+        }
+    }
     let long: Vec<u64> =
         recorded.samples(&["--event", "*:timed_s?"]).iter().map(|sample| sample.number("weight")).collect();
     assert!(long.len() >= 2 * rounds && long.iter().all(|weight| *weight >= 15_000), "{}", long.len());

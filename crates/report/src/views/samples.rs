@@ -2,6 +2,7 @@
 
 mod rows;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use icecore_format::records::Sample;
@@ -9,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::cli::Select;
 use crate::views::{Needs, Result, Screen, Shown, View};
+use icecore_profile::map::Interned;
 use icecore_profile::named::entry::entries;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::stacks::hits::{Apart, Key};
@@ -48,15 +50,19 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The pieces that are printed before they are written; bounds the memory.
 const PIECES: usize = 64;
 
-/// Writes all samples that the filters select, as lines of text or of JSON.
-pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
-    let Shown { report, located, .. } = *shown;
-    let (json, out) = (screen.json, &mut *screen.out);
+fn lister<'a>(&Shown { report, located, .. }: &Shown<'a>) -> Lister<'a> {
     let (loaded, names) = (report.loaded, &report.profile.names);
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let (matches, entries) = (loaded.patterns.matches(names), entries(names));
     let (waits, kinds) = (WaitRows::new(&loaded.tables), Kinds::new(&loaded.tables));
-    let lister = Lister { loaded, located, names, locator, matches, waits, kinds, entries };
+    Lister { loaded, located, names, locator, matches, waits, kinds, entries }
+}
+
+/// Writes all samples that the filters select, as lines of text or of JSON.
+pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
+    let (json, out) = (screen.json, &mut *screen.out);
+    let (loaded, names) = (shown.report.loaded, &shown.report.profile.names);
+    let lister = lister(shown);
     let samples = selected(loaded);
     let depth = |stack| steps(&loaded.tables, stack).count();
     let frames: Vec<usize> = samples.par_iter().map(|(_, key)| depth(key.user) + depth(key.kernel)).collect();
@@ -77,6 +83,29 @@ pub fn write(shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<()> {
         }
     }
     Ok(out.flush()?)
+}
+
+/// Lists the weights of the selected samples by the function that their stacks end in: its name, and the path of its image. Inlined
+/// functions count for the function around them if `physical`.
+pub(super) fn weights_of_leaves(
+    shown: &Shown<'_>,
+    physical: bool,
+) -> HashMap<(String, Option<String>), Vec<u64>> {
+    let lister = lister(shown);
+    let mut positions: HashMap<Key, Option<usize>> = HashMap::new();
+    let mut lists: Interned<(String, Option<String>)> = Interned::new();
+    let mut weights: Vec<Vec<u64>> = Vec::new();
+    for (sample, key) in selected(shown.report.loaded) {
+        let position = positions.entry(key).or_insert_with(|| {
+            let (name, image) = lister.leaf(&key, physical)?;
+            Some(lists.intern((name.to_owned(), image.map(str::to_owned))) as usize)
+        });
+        weights.resize_with(lists.len(), Vec::new);
+        if let Some(position) = position {
+            weights[*position].push(sample.weight);
+        }
+    }
+    lists.into_items().into_iter().zip(weights).collect()
 }
 
 /// Splits a list of samples into pieces with at most `most` frames, unless one sample alone has more. A sample counts as one more

@@ -2,6 +2,7 @@
 
 mod address;
 mod by;
+mod durations;
 mod subject;
 mod summed;
 mod text;
@@ -12,6 +13,7 @@ use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort, share_percent};
 use address::AddressOf;
 use by::SortWord;
+use durations::Durations;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Amount, Sum};
 use icecore_profile::recording::events::EventChoice;
@@ -88,7 +90,10 @@ impl View for Args {
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {
         self.check(shown.select.user)?;
-        let top = Top::new(shown.report, self);
+        let mut top = Top::new(shown.report, self);
+        if let [by @ (By::Function | By::Inlined)] = top.keys[..] {
+            top.durations = durations::add(&mut top.rows, shown, by == By::Function);
+        }
         screen.emit(&top, |page| top.text(shown.report, page))?;
         Ok(true)
     }
@@ -104,6 +109,9 @@ pub struct Top {
     total_weight: u64,
     total_samples: u64,
     filter: Option<String>,
+    /// How the times of all samples are distributed, if they are times of functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durations: Option<Durations>,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     rows: Vec<Ranked>,
@@ -125,6 +133,9 @@ pub struct Ranked {
     pub(super) total_samples: u64,
     #[serde(flatten)]
     pub(super) facts: Facts,
+    /// How the times are distributed of the samples whose stacks end in the function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durations: Option<Durations>,
     /// Where the code of an address is.
     #[serde(flatten)]
     place: Option<AddressOf>,
@@ -154,6 +165,7 @@ impl Top {
             total_weight: whole.weight,
             total_samples: whole.samples,
             filter: report.filtered.clone(),
+            durations: None,
             row_count,
             rows,
             keys,
@@ -195,6 +207,7 @@ impl Ranked {
             self_samples: own.samples,
             total_samples: total.samples,
             facts,
+            durations: None,
             place: None,
             values,
         }

@@ -174,6 +174,14 @@ impl<'a> Lister<'a> {
         })
     }
 
+    /// Returns the name and the image of the innermost function, or of that into which it was inlined; `None` if the sample is not
+    /// printed, or has no stack.
+    pub(super) fn leaf(&'a self, key: &Key, physical: bool) -> Option<(&'a str, Option<&'a str>)> {
+        let frames = self.frames(key)?.frames;
+        let leaf = frames.iter().find(|frame| !(physical && frame.inlined))?;
+        Some((leaf.shown, leaf.image))
+    }
+
     fn frames(&'a self, key: &Key) -> Option<ListedFrames<'a>> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();

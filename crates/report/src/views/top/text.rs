@@ -2,13 +2,14 @@
 
 use super::address::AddressOf;
 use super::by::{By, finest};
+use super::durations::{self, Durations};
 use super::subject::Value;
 use super::{Ranked, Top};
 use crate::cli::Sort;
 use icecore_profile::named::Amount;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
-use icecore_text::quantity::{count, percent, things, weight};
+use icecore_text::quantity::{count, duration, percent, things, weight};
 use icecore_text::{Align, Page, Style, Table};
 
 /// A heading, and the alignment of its column.
@@ -28,10 +29,16 @@ impl Top {
         page.table(&self.table());
         let own: u64 = self.rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
         let share = Amount { samples: 0, weight: own }.share_of(whole);
+        let drawn = durations::drawn(&self.rows);
         let shown = format!("{} of {}", count(self.rows.len() as u64), things(self.row_count, "row"));
         page.gap();
         let what = if self.is_time() { "time" } else { "weight" };
         page.styled(Style::Dim, &format!("{shown} shown: {} of all self {what}", percent(share)));
+        if let (Some((_, says)), Some(all)) = (drawn, &self.durations) {
+            page.styled(Style::Dim, &says);
+            page.gap();
+            page.line(&all.text());
+        }
     }
 
     fn is_time(&self) -> bool {
@@ -48,20 +55,25 @@ impl Top {
         let numbers = shares.iter().copied().chain(self.is_time().then_some("TIME")).chain(["SAMPLES"]);
         let has_hosts = self.rows.iter().any(|row| row.facts.host.is_some());
         let names_hosts = has_hosts && !self.keys.contains(&By::Host);
+        let histograms = durations::drawn(&self.rows).map(|(drawn, _)| drawn);
+        let times: &[&str] = if histograms.is_some() { &["P50", "P99", "MAX"] } else { &[] };
         let columns: Vec<Column> = numbers
+            .chain(times.iter().copied())
             .map(|head| (head, Align::Right))
+            .chain(histograms.is_some().then_some(("HISTOGRAM", Align::Left)))
             .chain(names_hosts.then_some(("HOST", Align::Left)))
             .chain(self.keys.iter().flat_map(|by| self.columns(*by)))
             .collect();
         let mut table = Table::of_names(0, &columns);
-        for row in &self.rows {
+        for (at, row) in self.rows.iter().enumerate() {
             let host = names_hosts.then(|| row.facts.host.clone().unwrap_or_default());
             let values = self.keys.iter().zip(&row.values);
             let cells = values.flat_map(|(by, value)| match &row.place {
                 Some(place) => address_cells(place, value),
                 None => self.cells(*by, value),
             });
-            let cells = self.figures(row).chain(host).chain(cells);
+            let times = histograms.iter().flat_map(|drawn| distribution(row, &drawn[at]));
+            let cells = self.figures(row).chain(times).chain(host).chain(cells);
             table.styled_row(Style::of_share(row.share(self.order())), cells.collect());
         }
         table
@@ -129,6 +141,13 @@ impl Top {
             By::Comm | By::Cpu | By::Cgroup | By::Host | By::Wait | By::Image | By::Address => vec![name],
         }
     }
+}
+
+/// Returns the cells of a row's times: percentiles, the longest, the histogram.
+fn distribution(row: &Ranked, histogram: &str) -> [String; 4] {
+    let figure =
+        |of: fn(&Durations) -> u64| row.durations.as_ref().map_or_else(String::new, |it| duration(of(it)));
+    [figure(|it| it.p50), figure(|it| it.p99), figure(|it| it.max), histogram.to_owned()]
 }
 
 /// Returns the cells of an address: image, address, function with the offset in it, line.
