@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
         let share =
             |name: &str| found.iter().find(|(found, _)| found == name).map_or(0.0, |(_, share)| *share);
         // Some instructions of the loops are those of `main`.
-        assert!(share(names[0]) > 0.1 && share(names[1]) > 0.3, "{flags}: {found:?}");
+        assert!(share(names[0]) > 0.05 && share(names[1]) > 0.2, "{flags}: {found:?}");
         assert!(share(names[1]) > 2.0 * share(names[0]), "{flags}: {found:?}");
     }
 }
@@ -214,4 +214,75 @@ fn root_an_alias_changes_no_name_and_selects_the_function() {
     let (name, share) = &rows(&recorded, "decode_request_body", &[])[0];
     assert!(name == "decode_request_body" && *share > 0.9, "{name} {share}");
     assert_eq!(rows(&recorded, "decode", &["--focus", "drb"]).len(), 1);
+}
+
+#[test]
+fn root_functions_in_unnamed_namespaces_are_told_apart_by_their_files() {
+    let of = |caller: &str| {
+        let spin = SPIN.replace("NAME", "parse").replace("static ", "");
+        format!(
+            "namespace {{\n{spin}}}\nunsigned long {caller}(unsigned long n) {{ return parse(n) + 1; }}\n"
+        )
+    };
+    let sources = || [("a.cc", of("one")), ("b.cc", of("two")), ("main.cc", MAIN.to_owned())];
+    for (flags, [a, b]) in [("-O1 -g", ["(a.cc:2)", "(b.cc:2)"]), ("-O1", ["(a.cc)", "(b.cc)"])] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let recorded = record(&compiled(dir.path(), "c++", flags, &sources()), ["10", "20"]);
+        let found = rows(&recorded, "(anonymous namespace)::parse", &[]);
+        let [a, b] = [a, b].map(|mark| format!("(anonymous namespace)::parse(unsigned long) {mark}"));
+        assert_shares(&found, &[(&a, 0.33), (&b, 0.67)]);
+        assert_eq!(rows(&recorded, "(anonymous", &["--focus", &b]).len(), 1, "{flags}");
+    }
+}
+
+#[test]
+fn root_versions_of_a_function_are_functions() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let spin = |name: &str| SPIN.replace("NAME", name).replace("static ", "");
+    let library = [
+        spin("api_old"),
+        spin("api_new"),
+        "__asm__(\".symver api_old, api@V1\"); __asm__(\".symver api_new, api@@V2\");\n".to_owned(),
+    ];
+    std::fs::write(dir.path().join("versions"), "V1 { global: api; local: *; }; V2 { global: api; } V1;\n")
+        .expect("written");
+    let flags = "-O1 -shared -fPIC -s -Wl,--version-script=versions";
+    let library = compiled(dir.path(), "cc", flags, &[("lib.c", library.concat())]);
+    std::fs::rename(library, dir.path().join("libapi.so")).expect("it is there");
+    let caller = |caller: &str, version: &str| {
+        format!(
+            "unsigned long called(unsigned long); __asm__(\".symver called, api@{version}\");
+             unsigned long {caller}(unsigned long n) {{ return called(n) + 1; }}\n"
+        )
+    };
+    let sources = [("a.c", caller("one", "V1")), ("b.c", caller("two", "V2")), ("main.c", MAIN.to_owned())];
+    let library = dir.path().join("libapi.so").display().to_string();
+    let program = compiled(dir.path(), "cc", &format!("-O1 -Wl,--no-as-needed {library}"), &sources);
+    let found = rows(&record(&program, ["10", "20"]), "api", &[]);
+    assert_shares(&found, &[("api@@V2", 0.67), ("api@V1", 0.33)]);
+}
+
+#[test]
+fn root_a_label_names_no_code_that_is_not_proven_to_be_its_function() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // `asm_fast` returns at once; the two functions behind it have no name, and only data refers to them.
+    let spin = |label: &str| {
+        format!(
+            "{label}: mov %rdi, %rax\n 1: imul $0x5851f42d, %rax, %rax; dec %rdi; jnz 1b; ret\n.p2align 4\n"
+        )
+    };
+    let code = format!(
+        ".globl asm_fast, table\nasm_fast: mov %rdi, %rax; ret\n.p2align 4\n{}{}
+         .section .data.rel,\"aw\"; .p2align 3; table: .quad .Lone, .Ltwo\n.section .note.GNU-stack,\"\",@progbits\n",
+        spin(".Lone"),
+        spin(".Ltwo")
+    );
+    let calls = "extern unsigned long (*table[2])(unsigned long); unsigned long asm_fast(unsigned long);
+        unsigned long one(unsigned long n) { return table[0](n) + asm_fast(n); }
+        unsigned long two(unsigned long n) { return table[1](n) + asm_fast(n); }\n";
+    let sources = [("fast.s", code), ("calls.c", calls.to_owned()), ("main.c", MAIN.to_owned())];
+    let recorded = record(&compiled(dir.path(), "cc", "-O1", &sources), ["10", "20"]);
+    let named: f64 = rows(&recorded, "asm_fast", &[]).iter().map(|(_, share)| share).sum();
+    let nameless: f64 = rows(&recorded, "program+0x", &[]).iter().map(|(_, share)| share).sum();
+    assert!(named < 0.05 && nameless > 0.9, "asm_fast {named}, nameless {nameless}");
 }
