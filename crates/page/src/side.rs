@@ -1,7 +1,5 @@
 //! One recording as columns.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 
 use super::columns::{Columns, Places};
@@ -19,10 +17,10 @@ use icecore_profile::named::{Profile, ProfileRow, Taken, Thread};
 use icecore_profile::recording::events::{Meaning, is_drawn};
 use icecore_profile::recording::load::clean;
 use icecore_profile::recording::spans::Spans;
-use icecore_text::name::short;
+use icecore_text::name;
 
-/// The widths for which the page has shorter forms of names, characters.
-const WIDTHS: [usize; 3] = [60, 30, 15];
+/// The most shorter forms of a name that a page has.
+const MOST_FORMS: usize = 5;
 
 /// Appends a recording to the columns; returns its part of the document, and how it numbers what it has.
 pub(super) fn side(
@@ -172,17 +170,14 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
     numbered
 }
 
-/// Shortens a name for each of [`WIDTHS`]: positions among the texts, and 1 more; 0 if the name or the form before is that short.
-fn forms(name: &str, text: &mut impl FnMut(&str) -> u32) -> [u32; WIDTHS.len()] {
-    let mut before = Cow::Borrowed(name);
-    WIDTHS.map(|width| {
-        let form = short(name, width);
-        if form == before {
-            return 0;
-        }
-        before = form;
-        text(&before) + 1
-    })
+/// Lists shorter forms of a name, the longest first: positions among the texts, and 1 more; 0 if there are not so many. Of too many the
+/// shortest are there.
+fn forms(name: &str, text: &mut impl FnMut(&str) -> u32) -> [u32; MOST_FORMS] {
+    let all = name::forms(name);
+    let kept = all[all.len().saturating_sub(MOST_FORMS)..].iter();
+    let mut positions = [0; MOST_FORMS];
+    positions.iter_mut().zip(kept).for_each(|(position, form)| *position = text(form) + 1);
+    positions
 }
 
 /// Lists distinct functions in the order of their names, in which the page draws them.

@@ -49,6 +49,22 @@ pub fn short(name: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// Lists the forms that [`short`] gives a name before it cuts the name of the function itself: each is shorter than the one before.
+///
+/// # Example
+/// ```
+/// use icecore_text::name::forms;
+///
+/// let forms = forms("std::vector<int, std::allocator<int> > Pool<Job>::take(unsigned long)");
+/// let shortest = ["Pool<Job>::take(…)", "Pool<Job>::take", "Pool<…>::take", "…::take"];
+/// assert_eq!(forms[forms.len() - 4..], shortest);
+/// ```
+pub fn forms(name: &str) -> Vec<String> {
+    let (bare, mark) = split_mark(name);
+    let longer = |form: &String| steps(bare, columns(form) - columns(mark) - 1).map(|it| it + mark);
+    std::iter::successors(steps(bare, columns(bare).saturating_sub(1)).map(|it| it + mark), longer).collect()
+}
+
 /// Returns the first form of a name that fits; `None` if it has no structure.
 fn steps(name: &str, most: usize) -> Option<String> {
     let fits = |text: &String| columns(text) <= most;
