@@ -19,6 +19,8 @@ pub enum Reason {
     ImageUnproven,
     /// The file cannot be opened, or is broken, or is no ELF file.
     ImageUnreadable,
+    /// The file may not be opened: not even root may, if it is on FUSE without `allow_other`, or on NFS with `root_squash`.
+    ImageDenied,
     /// The image is the right one, and neither symbols nor DWARF cover the address.
     NoSymbol,
     /// JIT code, in anonymous memory.
@@ -35,7 +37,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Unmapped,
         Self::ImageMissing,
         Self::NotAFile,
@@ -43,6 +45,7 @@ impl Reason {
         Self::ImageChanged,
         Self::ImageUnproven,
         Self::ImageUnreadable,
+        Self::ImageDenied,
         Self::NoSymbol,
         Self::Jit,
         Self::Vdso,
@@ -64,6 +67,7 @@ impl Reason {
             Self::ImageChanged => "image_changed",
             Self::ImageUnproven => "image_unproven",
             Self::ImageUnreadable => "image_unreadable",
+            Self::ImageDenied => "image_denied",
             Self::NoSymbol => "no_symbol",
             Self::Jit => "jit",
             Self::Vdso => "vdso",
@@ -84,6 +88,7 @@ impl fmt::Display for Reason {
             Self::ImageChanged => "file changed since the recording",
             Self::ImageUnproven => "another file of the same size and time lies there",
             Self::ImageUnreadable => "file cannot be read",
+            Self::ImageDenied => "file may not be opened",
             Self::NoSymbol => "no symbol",
             Self::Jit => "JIT code",
             Self::Vdso => "vdso",

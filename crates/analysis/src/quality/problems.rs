@@ -220,6 +220,11 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged | Reason::ImageUnproven => {
             format!(": the files that ran are not here; {missing}, and how to get them")
         }
+        Reason::ImageDenied => {
+            ": files may not be opened, as those on FUSE without allow_other or NFS with root_squash; read the recording as the user who \
+             may, or give copies with --symbols"
+                .to_owned()
+        }
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
         Reason::Jit => match facts.runtime {

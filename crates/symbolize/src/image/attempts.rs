@@ -54,6 +54,8 @@ pub enum Outcome {
     NotAFile,
     /// The file cannot be read, is broken, or is not ELF.
     Unreadable,
+    /// The file may not be opened.
+    Denied,
     /// The file has another build-id, or none.
     OtherBuild,
     /// There is no build-id, and size or modification time differ, or were not recorded.
@@ -76,6 +78,7 @@ impl Outcome {
             Self::Absent => "absent",
             Self::NotAFile => "not_a_file",
             Self::Unreadable => "unreadable",
+            Self::Denied => "denied",
             Self::OtherBuild => "other_build",
             Self::Changed => "changed",
             Self::Unproven => "unproven",
@@ -90,6 +93,7 @@ impl Outcome {
             Self::Absent => Reason::ImageMissing,
             Self::NotAFile => Reason::NotAFile,
             Self::Unreadable => Reason::ImageUnreadable,
+            Self::Denied => Reason::ImageDenied,
             Self::OtherBuild => Reason::BuildIdMismatch,
             Self::Changed => Reason::ImageChanged,
             Self::Unproven => Reason::ImageUnproven,
@@ -111,6 +115,7 @@ impl fmt::Display for Outcome {
             Self::Absent => "not there",
             Self::NotAFile => "no regular file",
             Self::Unreadable => "cannot be read as ELF",
+            Self::Denied => "permission denied",
             Self::OtherBuild => "another build",
             Self::Changed => "changed since the recording",
             Self::Unproven => {
@@ -127,6 +132,7 @@ impl From<Reason> for Outcome {
         match reason {
             Reason::ImageMissing => Self::Absent,
             Reason::NotAFile => Self::NotAFile,
+            Reason::ImageDenied => Self::Denied,
             _ => Self::Unreadable,
         }
     }

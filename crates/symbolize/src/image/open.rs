@@ -108,7 +108,7 @@ impl ElfFile {
             }),
         };
         Ok(Self {
-            file: file.map_err(|_| Reason::ImageUnreadable)?,
+            file: file.map_err(cause)?,
             real_path: real_path.unwrap_or_else(|_| path.to_owned()),
             len: meta.len(),
             modified_unix_ns: unix_ns(meta.mtime(), meta.mtime_nsec()),
@@ -179,6 +179,7 @@ impl ElfFile {
 fn cause(error: std::io::Error) -> Reason {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput => Reason::ImageMissing,
+        ErrorKind::PermissionDenied => Reason::ImageDenied,
         _ => Reason::ImageUnreadable,
     }
 }
@@ -239,6 +240,15 @@ mod tests {
             // /dev/tty, or a path through a file, may just as well be absent.
             assert!(matches!(reason, Some(Reason::NotAFile | Reason::ImageMissing)), "{path}: {reason:?}");
         }
+    }
+
+    #[test]
+    fn what_may_not_be_opened_is_not_called_broken() {
+        let of = |kind: ErrorKind| cause(kind.into());
+        assert_eq!(
+            [of(ErrorKind::PermissionDenied), of(ErrorKind::Other)],
+            [Reason::ImageDenied, Reason::ImageUnreadable]
+        );
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub(super) fn why(reason: Option<Reason>, looked: &Looked) -> String {
         Some(Reason::ImageMissing) if has_debug_file => {
             "file is gone; its debug file alone does not say where the code was".to_owned()
         }
+        Some(Reason::ImageDenied) => {
+            "file may not be opened, not even by root on FUSE without allow_other or NFS with root_squash: read the recording as the \
+             user who may, or let that user copy the file"
+                .to_owned()
+        }
         Some(Reason::NoSymbol) => "it is stripped, and there is no debug file".to_owned(),
         Some(reason) => reason.to_string(),
         None => "no debug file".to_owned(),

@@ -39,6 +39,7 @@ fn is_of_a_file(reason: Reason) -> bool {
         | Reason::ImageChanged
         | Reason::ImageUnproven
         | Reason::ImageUnreadable
+        | Reason::ImageDenied
         | Reason::NoSymbol => true,
         Reason::Unmapped
         | Reason::Jit
