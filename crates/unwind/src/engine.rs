@@ -82,6 +82,10 @@ impl Unwinder {
                     out.truncate(out.len().saturating_sub(1).max(begin + 1));
                     return End::Unmapped;
                 }
+                // A guess proves no beginning.
+                Ok(By::Begun) if out.last().is_some_and(|last| last.by.is_guess()) => {
+                    return End::NoTables(None);
+                }
                 Ok(By::Begun) => {
                     out.last_mut().expect("bug: the leaf is there").by = By::Begun;
                     return End::Root;
@@ -241,6 +245,13 @@ impl Unwinder {
             return Err(End::Root);
         }
         let sp = registers.sp();
+        // Nothing returns to an address that no call precedes: a program put it there to begin a stack, as libraries of fibers do.
+        if !is_interrupted
+            && modules.is_behind_call(registers.pc()) == Some(false)
+            && !has_callers_above(sp, memory, modules)
+        {
+            return Ok(By::Begun);
+        }
         if !is_interrupted
             && let Some(bytes) = modules.known_frame(registers.pc())
             && let slot = sp.wrapping_add(bytes)

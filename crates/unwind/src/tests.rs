@@ -189,6 +189,29 @@ fn a_stack_that_was_begun_by_hand_ends_there() {
 }
 
 #[test]
+fn a_return_address_without_a_call_and_without_rules_begins_a_stack_that_has_no_callers() {
+    let mut thread = Thread::new(vec![Function::using(0x100, 8)], 0x100, &[IMAGE + 0x705, 7, 9]);
+    (thread.end, thread.is_behind_call) = (0, Some(false));
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705], End::Root));
+    assert_eq!(thread.unwind().0[1].by, By::Begun);
+    // A call precedes it, nobody knows, the copy ends early, or a possible caller lies above.
+    let none = End::NoTables(Some(3));
+    for is_behind_call in [Some(true), None] {
+        thread.is_behind_call = is_behind_call;
+        assert_eq!(thread.offsets(), (vec![0x100, 0x705], none));
+    }
+    (thread.end, thread.is_behind_call) = (STACK + 24, Some(false));
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705], none));
+    (thread.end, thread.called_at) = (0, Avma(IMAGE + 0x805));
+    thread.words.insert(STACK + 16, IMAGE + 0x805);
+    assert_eq!(thread.offsets(), (vec![0x100, 0x705], none));
+    // A guess that leads there proves nothing.
+    let mut thread = Thread::new(vec![], 0x600, &[IMAGE + 0x705, 7, 9]);
+    (thread.end, thread.is_behind_call) = (0, Some(false));
+    assert_eq!((thread.unwind().0[1].by, thread.unwind().1), (By::TopOfStack, End::NoTables(None)));
+}
+
+#[test]
 fn the_address_of_a_function_below_other_callers_begins_no_stack() {
     let words = [1, 2, IMAGE + 0x200, 7, IMAGE + 0x205, IMAGE + 0x305];
     let mut thread = Thread::new(chain(), 0x101, &words);

@@ -94,6 +94,10 @@ programs! {
     failing_disk: "failing_disk.c", [["-O1", "-shared", "-fPIC", "-pthread"]];
     /// Makes code, without libraries, so that it runs in any root.
     jit: "jit.c", [WITH_FRAMES, &["-static"]];
+    /// Has a fiber that begins in the middle of a function.
+    fibers: "fibers.c", [AS_DISTRIBUTED];
+    /// Makes code that keeps no frame pointers.
+    unframed: "unframed.c", [AS_DISTRIBUTED];
     /// Has known stacks.
     stacks_with_frames: "stacks.c", [WITH_FRAMES];
     /// The same as distributions compile it.

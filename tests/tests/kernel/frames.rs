@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use icecore_tests::machine::{Recorded, Sample};
+use icecore_tests::machine::{Recorded, Sample, fibers};
 
 /// The options with which distributions compile.
 const WITHOUT_FRAMES: [&str; 3] = ["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"];
@@ -153,4 +153,23 @@ fn root_a_stack_that_lacks_its_outer_frames_is_not_rooted() {
     }
     // The code proves the beginning of a fiber: no call precedes its return address.
     assert_stacks(&told(&recorded(&program, "fiber", &[])), &["spin", "repeat", "fiber"]);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn root_a_fiber_that_returns_to_the_middle_of_a_function_is_whole() {
+    let recorded = Recorded::new(&["-F", "499", "-q"], &[fibers().as_os_str(), "1200".as_ref()]);
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| sample.has("leaf"));
+    let of =
+        |outer: &str| samples.iter().filter(|sample| sample.has(outer)).count() as f64 / samples.len() as f64;
+    assert!(samples.len() > 300 && (of("body") - 0.5).abs() < 0.1 && (of("scheduler") - 0.5).abs() < 0.1);
+    for sample in samples.iter().filter(|sample| sample.has("body")) {
+        assert!(!is_incomplete(sample), "{}", sample.0);
+        let names = sample.names("user");
+        let leaf = names.iter().position(|name| *name == "leaf").expect("it is there");
+        assert_eq!(names[leaf..], ["leaf", "middle", "body", "begin"]);
+    }
+    let health = recorded.json("health", &[]);
+    assert!(health["rooted_share"].as_f64() > Some(0.99), "{health}");
 }

@@ -328,7 +328,8 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         }
         WalkEnd::NO_RULES => {
             format!(
-                "; {share} end in {image}, for which no unwind tables are here: give its file with --symbols"
+                "; {share} end in {image}, in code for which no unwind tables are here: it has none, as assembly and 32-bit code, or \
+                 its file is missing: then give it with --symbols"
             )
         }
         WalkEnd::BAD_RULES | WalkEnd::NO_RETURN_ADDRESS => {

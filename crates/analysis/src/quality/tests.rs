@@ -272,7 +272,7 @@ fn no_file_is_asked_for_where_code_is_in_none() {
         let broken = Break { image: image.map(Into::into), end: WalkEnd::NO_RULES, samples: 3, share: 0.31 };
         problems(Facts { rooted_share: Some(0.5), broken: Some(&broken), ..FINE })[0].text.clone()
     };
-    assert!(told(Some("/lib/libfoo.so")).ends_with("give its file with --symbols"));
+    assert!(told(Some("/lib/libfoo.so")).ends_with("or its file is missing: then give it with --symbols"));
     for image in [None, Some("//anon"), Some("[vdso]")] {
         assert!(told(image).ends_with("for which there are no unwind tables"), "{image:?}");
     }

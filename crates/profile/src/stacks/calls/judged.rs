@@ -53,9 +53,12 @@ impl<'a> JudgedCode<'a> {
         // The kernel puts frames of signals on stacks, and nobody called them.
         let here = own.map(|own| (self, own));
         let is_put = |(it, at): (&Self, Svma)| it.code.is_put(at);
+        // An address that no call precedes is looked up as it is, and not one byte earlier.
+        let exact = return_address.wrapping_sub(1);
+        let begins = || self.code.is_begin(return_address) || self.code.is_begin(exact);
         let is_excused = self.code.is_signal_return(return_address)
-            || self.code.is_signal_return(return_address.wrapping_sub(1))
-            || is_outermost && direct.is_none() && self.code.is_begin(return_address)
+            || self.code.is_signal_return(exact)
+            || is_outermost && direct.is_none() && begins()
             || here.is_some_and(is_put)
             || own.is_none() && other().is_some_and(is_put);
         if is_excused { Edge::Unknown } else { Edge::Impossible }

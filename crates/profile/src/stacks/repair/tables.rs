@@ -11,6 +11,7 @@ use icecore_format::records::{Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
+use super::trampolines::system_call;
 use crate::map::Map;
 use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
@@ -133,9 +134,13 @@ impl<'a> TableLookup<'a> {
     pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
         let (source, _) = self.images.get(image as usize)?.as_ref()?;
         let file = source.with_code()?.sections.file();
-        let before =
-            file.get(usize::try_from(off.0.saturating_sub(8)).ok()?..usize::try_from(off.0).ok()?)?;
-        Some(calls::ends_with_call(self.machine, before))
+        let at = usize::try_from(off.0).ok()?;
+        let before = file.get(at.saturating_sub(8)..at)?;
+        let is_trampoline = || system_call(self.machine).iter().any(|call| file[at..].starts_with(call));
+        match calls::ends_with_call(self.machine, before) {
+            false if is_trampoline() => None,
+            is_behind => Some(is_behind),
+        }
     }
 
     /// Returns true if machine code shows that the stack of a program or thread begins with the return address at an offset.

@@ -15,7 +15,7 @@ use icecore_unwind::{Machine, UnwindTables};
 const NAMES: [&[u8]; 3] = [b"__restore_rt", b"__kernel_rt_sigreturn", b"runtime.sigreturn__sigaction"];
 
 /// Returns the machine code of trampolines: the system call `rt_sigreturn`.
-fn system_call(machine: Machine) -> &'static [&'static [u8]] {
+pub(super) fn system_call(machine: Machine) -> &'static [&'static [u8]] {
     match machine {
         Machine::X86_64 => &[
             &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], // mov $15, %rax; syscall
