@@ -294,7 +294,8 @@ fn frame_pointers_lead_through_code_without_tables() {
     // A frame pointer must not point below the stack pointer, or to something other than a frame.
     for bad in [STACK - 8, STACK + 4, STACK + 8, 0] {
         thread.registers.set(6, bad);
-        assert_eq!((thread.unwind().0.len(), thread.unwind().1), (1, End::NoTables(None)), "{bad:#x}");
+        let (frames, end) = thread.unwind();
+        assert_eq!((frames[1].by, frames.len(), end), (By::TopOfStack, 2, End::NoTables(None)), "{bad:#x}");
     }
 }
 
@@ -313,6 +314,23 @@ fn a_function_without_tables_that_has_no_frame_yet_does_not_swallow_its_caller()
         let expected = found.map_or(End::NoTables(Some(3)), |_| End::Root);
         assert_eq!((frames.get(1).map(|frame| (frame.sp.0 - STACK) / 8), end), (found, expected));
     }
+}
+
+#[test]
+fn code_that_has_pushed_a_register_does_not_pass_over_a_caller_in_made_code() {
+    // A stale return address lies above that of the caller, which is in no file.
+    let words = [9, MADE + 0x105, IMAGE + 0x205, 7, IMAGE + 0x305];
+    for pc in [MADE + 0x200, IMAGE + 0x700] {
+        let mut thread = Thread::new(chain(), 0x700, &words);
+        thread.registers.set(16, pc);
+        let (frames, end) = thread.unwind();
+        let found: Vec<(u64, By)> = frames[1..].iter().map(|frame| (frame.address.0, frame.by)).collect();
+        assert_eq!((found, end), (vec![(MADE + 0x105, By::TopOfStack)], End::NoTables(None)), "{pc:#x}");
+    }
+    // Made code that a function of a file has called.
+    let mut thread = Thread::new(chain(), 0x700, &[9, 8, IMAGE + 0x305]);
+    thread.registers.set(16, MADE + 0x200);
+    assert_eq!((thread.unwind().0[1].address, thread.unwind().1), (Avma(IMAGE + 0x305), End::Root));
 }
 
 #[test]

@@ -114,14 +114,18 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
         }
     }
 
-    /// x86-64: assembly that does not keep frame pointers pushes only registers that it restores. These rarely hold an address in a
-    /// function with unwind tables.
+    /// x86-64: finds the nearest word that may be the return address of code that does not keep frame pointers, and has only pushed
+    /// registers that it restores. Of assembly in a file these rarely hold an address in a function with unwind tables. JIT code
+    /// has none, and so have its callers: a word that leads there counts as well, or the search would pass over them.
     fn search(&self, registers: &Registers) -> Option<(Avma, Avma)> {
-        self.place.module?;
+        let is_made =
+            |word: Avma| self.modules.find(word.wrapping_sub(1)).is_some_and(|place| place.module.is_none());
+        let leads = |word: Avma| match self.place.module {
+            Some(_) => !self.is_stub() && is_made(word) || self.is_in_function(word, registers.machine()),
+            None => self.is_code(word),
+        };
         let mut top = self.top(registers.sp(), ASSEMBLY_WORDS);
-        top.find(|(slot, word)| {
-            self.is_in_function(*word, registers.machine()) && self.may_be(*slot, *word, registers, false)
-        })
+        top.find(|(slot, word)| leads(*word) && self.may_be(*slot, *word, registers, false))
     }
 
     /// Returns the first addresses on the stack, and where they lie; skips words that are no addresses.

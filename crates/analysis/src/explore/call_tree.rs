@@ -49,6 +49,8 @@ pub struct Node {
     pub own: Amount,
     /// What passed through here.
     pub total: Amount,
+    /// Some of it has this frame by a guess that nothing has proven.
+    pub is_guessed: bool,
     /// Positions of the children, heaviest first; empty until the node is opened for the first time.
     pub children: Vec<u32>,
     /// The children are shown.
@@ -254,13 +256,25 @@ impl Node {
             }
         }
         let has_children = own.samples < total.samples;
-        Self { label, parent, own, total, children: Vec::new(), is_open: false, has_children, seeds }
+        let is_guessed = seeds.iter().any(|(stack, _)| explorer.trie.guessed[*stack as usize]);
+        Self {
+            label,
+            parent,
+            own,
+            total,
+            is_guessed,
+            children: Vec::new(),
+            is_open: false,
+            has_children,
+            seeds,
+        }
     }
 
     /// Makes a node that stands for no stack.
     fn leaf((label, total): (Label, Amount), parent: u32) -> Self {
         let (own, children, seeds) = (total, Vec::new(), Vec::new());
-        Self { label, parent, own, total, children, is_open: false, has_children: false, seeds }
+        let (is_guessed, is_open, has_children) = (false, false, false);
+        Self { label, parent, own, total, is_guessed, children, is_open, has_children, seeds }
     }
 
     /// Returns true if the function of the node matches.

@@ -22,13 +22,16 @@ pub(super) struct Trie {
     pub(super) function: Vec<u32>,
     /// The innermost frame was inlined into its caller.
     pub(super) inlined: Vec<bool>,
+    /// The innermost frame was found by a guess.
+    pub(super) guessed: Vec<bool>,
 }
 
 impl Trie {
     /// Orders the stacks of a profile; also returns the new position of each.
     pub(super) fn new(profile: &Profile) -> (Self, Vec<u32>) {
         let mut position_of = vec![0u32; profile.stacks.len()];
-        let mut trie = Self { caller: vec![0], end: vec![0], function: vec![u32::MAX], inlined: vec![false] };
+        let (inlined, guessed) = (vec![false], vec![false]);
+        let mut trie = Self { caller: vec![0], end: vec![0], function: vec![u32::MAX], inlined, guessed };
         depth_first(profile, |stack, enters| {
             let entry = profile.stacks[stack as usize];
             if !enters {
@@ -42,6 +45,7 @@ impl Trie {
             trie.end.push(0);
             trie.function.push(frame.function);
             trie.inlined.push(frame.inlined && entry.caller != 0);
+            trie.guessed.push(profile.names.is_guessed(entry.frame));
         });
         trie.end[0] = trie.caller.len() as u32;
         (trie, position_of)

@@ -180,7 +180,7 @@ fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
         graded(false, facts.guessed_share > GUESSED_SHOWS),
         format!(
             "{} of the user stacks hold a frame that was found by a guess: the code in front of it has no unwind tables, as JIT \
-             code; their callers may be wrong (marked in samples)",
+             code; their callers may be wrong (marked with ?)",
             percent(facts.guessed_share)
         ),
     ));

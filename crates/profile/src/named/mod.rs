@@ -212,11 +212,21 @@ impl Profile {
         let mut stacks: Interned<Stack> = Interned::for_items(located.spots.len());
         stacks.intern(Stack { caller: u32::MAX, frame: u32::MAX });
         let mut of_spot = vec![0u32; located.spots.len()];
+        let mut guesses: Map<u32, u32> = Map::default();
         for (position, spot) in located.spots.iter().enumerate().skip(1) {
-            let outermost_first = names.of_places.of(spot.place as usize).iter().rev();
-            of_spot[position] = outermost_first.fold(of_spot[spot.caller as usize], |caller, frame| {
-                stacks.intern(Stack { caller, frame: *frame })
-            });
+            let place = spot.place as usize;
+            let mut stack = of_spot[spot.caller as usize];
+            for inner in (0..names.of_places.of(place).len()).rev() {
+                let mut frame = names.of_places.of(place)[inner];
+                // The guess is where the function lies whose call was found; what is inlined there follows from it.
+                if inner == names.of_places.of(place).len() - 1 && located.guessed[position] {
+                    frame = *guesses
+                        .entry(frame)
+                        .or_insert_with(|| names.add_guessed(names.frames[frame as usize]));
+                }
+                stack = stacks.intern(Stack { caller: stack, frame });
+            }
+            of_spot[position] = stack;
         }
         let mut threads: Interned<Thread> = Interned::new();
         let mut known = Map::default();
@@ -312,6 +322,11 @@ impl Profile {
     /// Returns the function at the innermost frame of a stack.
     pub fn function(&self, stack: Stack) -> &Function {
         self.names.function(stack.frame)
+    }
+
+    /// Adds up the samples whose stacks hold a frame that was guessed.
+    pub fn guessed(&self) -> Amount {
+        self.taken(|taken| taken.guessed)
     }
 
     /// Adds up, for each stack, the rows whose samples hit exactly that stack.

@@ -41,6 +41,8 @@ pub struct Names {
     pub of_places: Lists,
     /// The number of names of functions, files and images over 4 KiB, which are shortened.
     pub shortened: u64,
+    /// For each frame, true if it was found by a guess that nothing has proven; frames beyond the end were not.
+    pub guessed: Vec<bool>,
 }
 
 /// The most functions that are shown for one place: the function itself, and those inlined into it, innermost first.
@@ -66,6 +68,19 @@ impl Names {
     /// Returns the function of a frame.
     pub fn function(&self, frame: u32) -> &Function {
         &self.functions[self.frames[frame as usize].function as usize]
+    }
+
+    /// Returns true if a frame was found by a guess that nothing has proven: it and its callers may be wrong.
+    pub fn is_guessed(&self, frame: u32) -> bool {
+        self.guessed.get(frame as usize).copied().unwrap_or(false)
+    }
+
+    /// Adds a frame again, as one that was found by a guess.
+    pub(super) fn add_guessed(&mut self, frame: Frame) -> u32 {
+        self.guessed.resize(self.frames.len(), false);
+        self.guessed.push(true);
+        self.frames.push(frame);
+        (self.frames.len() - 1) as u32
     }
 
     /// Returns the image of a function.
@@ -261,6 +276,7 @@ impl Book {
         Names {
             images: self.images.into_items(),
             functions,
+            guessed: Vec::new(),
             files,
             frames: frames.into_items(),
             of_places,

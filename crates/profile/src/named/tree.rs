@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use crate::map::Interned;
-use crate::named::{Amount, Profile};
+use crate::named::{Amount, Profile, ProfileRow, Stack};
 
 /// The root level of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Node {
     pub own: Amount,
     /// What passed through here.
     pub total: Amount,
+    /// What of it has this frame by a guess that nothing has proven.
+    pub guessed: Amount,
     /// Positions of the children, heaviest first.
     pub children: Vec<u32>,
     /// The node has children beyond the depth limit.
@@ -82,6 +84,7 @@ impl Tree {
         labels.intern((0, Label::All));
         let mut memo: HashMap<(u32, u32), u32> = HashMap::default();
         let mut path = Vec::new();
+        let mut guesses = Guesses::default();
         for row in &profile.rows {
             let root = of_thread[row.thread as usize];
             let mut node = if names.is_empty() { 0 } else { labels.intern((0, Label::Root(root))) };
@@ -101,9 +104,16 @@ impl Tree {
             }
             own.resize(labels.len(), Amount::default());
             own[node as usize].add(row.amount());
+            if row.taken.guessed {
+                guesses.add(profile, row, |stack| memo[&(root, stack)]);
+            }
         }
         own.resize(labels.len(), Amount::default());
-        Self::assemble(&labels.into_items(), &own).pruned(profile, &names, limits)
+        let mut tree = Self::assemble(&labels.into_items(), &own);
+        for (node, guessed) in guesses.of_nodes {
+            tree.nodes[node as usize].guessed = guessed;
+        }
+        tree.pruned(profile, &names, limits)
     }
 
     /// Merges stacks leaf first. Branches below the limit are never built.
@@ -125,7 +135,7 @@ impl Tree {
                 }
                 let position = tree.nodes.len() as u32;
                 let (label, own, total) = (Label::Function(group.function), group.own, group.total);
-                tree.nodes.push(Node { label, own, total, ..Node::default() });
+                tree.nodes.push(Node { label, own, total, guessed: group.guessed, ..Node::default() });
                 tree.nodes[parent as usize].children.push(position);
                 work.push((position, depth + 1, group.callers));
             }
@@ -206,12 +216,34 @@ impl Tree {
     }
 }
 
+/// What of nodes was found by a guess.
+#[derive(Default)]
+struct Guesses {
+    of_nodes: HashMap<u32, Amount>,
+}
+
+impl Guesses {
+    /// Adds the guessed frames of a row, given the node of each stack.
+    fn add(&mut self, profile: &Profile, row: &ProfileRow, node: impl Fn(u32) -> u32) {
+        let mut next = row.stack;
+        while next != 0 {
+            let Stack { caller, frame } = profile.stacks[next as usize];
+            if profile.names.is_guessed(frame) {
+                self.of_nodes.entry(node(next)).or_default().add(row.amount());
+            }
+            next = caller;
+        }
+    }
+}
+
 /// Stacks whose innermost frames belong to one function.
 struct Group {
     function: u32,
     total: Amount,
     /// The amount of stacks that have no further frame.
     own: Amount,
+    /// The amount of stacks whose innermost frame was found by a guess.
+    guessed: Amount,
     /// The stacks of the callers, and how much passed through each.
     callers: Vec<(u32, Amount)>,
 }
@@ -225,11 +257,14 @@ fn by_function(profile: &Profile, stacks: Vec<(u32, Amount)>) -> Vec<Group> {
         let function = profile.function_id(stack);
         let position = *positions.entry(function).or_insert(groups.len());
         if position == groups.len() {
-            let (total, own) = (Amount::default(), Amount::default());
-            groups.push(Group { function, total, own, callers: Vec::new() });
+            let (total, own, guessed) = Default::default();
+            groups.push(Group { function, total, own, guessed, callers: Vec::new() });
         }
         let group = &mut groups[position];
         group.total.add(amount);
+        if profile.names.is_guessed(stack.frame) {
+            group.guessed.add(amount);
+        }
         match stack.caller {
             0 => group.own.add(amount),
             caller => group.callers.push((caller, amount)),
@@ -288,6 +323,27 @@ mod tests {
         assert_eq!(kept(3), (5, vec![all.clone(), main.clone(), a, c]));
         assert_eq!(kept(1), (5, vec![all.clone(), main]));
         assert_eq!(kept(0), (5, vec![all]));
+    }
+
+    #[test]
+    fn nodes_say_how_much_of_them_was_guessed() {
+        let mut profile = fixture::profile(&[("main;a;x", 1), ("main;b;x", 2), ("main;a", 4)]);
+        // `a` again, as a guess, below another `main`.
+        let a =
+            profile.names.functions.iter().position(|function| &*function.name == "a").expect("it is there");
+        let guess = profile.names.add_guessed(profile.names.frames[a]);
+        let guessed = profile.rows[0].stack;
+        let caller = profile.stacks[guessed as usize].caller;
+        let position = profile.stacks.len() as u32;
+        profile.stacks.push(Stack { caller: profile.stacks[caller as usize].caller, frame: guess });
+        profile.stacks.push(Stack { caller: position, frame: profile.stacks[guessed as usize].frame });
+        (profile.rows[0].stack, profile.rows[0].taken.guessed) = (position + 1, true);
+        for tree in [Tree::callees(&profile, Root::Process, ALL), Tree::callers(&profile, ALL)] {
+            let of = |node: &&Node| node.label == Label::Function(a as u32);
+            let guesses = tree.nodes.iter().filter(of).map(|node| node.guessed.samples);
+            assert_eq!(guesses.sum::<u64>(), 1);
+            assert!(tree.nodes.iter().filter(|node| !of(node)).all(|node| node.guessed.samples == 0));
+        }
     }
 
     #[test]

@@ -151,8 +151,10 @@ impl Export<Graph<'_>> for Svg {
             (options.collapse, "direct recursion drawn once"),
         ];
         let shape = shape.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned());
+        let left_out = drawn.left_out.iter().cloned();
+        let guessed = super::guessed(report);
         let subtitle: Vec<String> =
-            report.filtered.iter().cloned().chain(shape).chain(drawn.left_out.iter().cloned()).collect();
+            report.filtered.iter().cloned().chain(shape).chain(left_out).chain(guessed).collect();
         let picture = Picture {
             title,
             subtitle: (!subtitle.is_empty()).then(|| subtitle.join(" · ")),

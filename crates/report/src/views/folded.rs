@@ -28,7 +28,8 @@ Examples:
   icecore-report folded demo.icecore | inferno-flamegraph > demo.svg
   icecore-report folded demo.icecore --wakers             as offwaketime prints them
 
-A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i].")]
+A line is `process;outermost;…;innermost count`. Kernel frames end with _[k], inlined ones with _[i], and \
+frames that were found by a guess, so that they and their callers may be wrong, with _[?].")]
 pub struct Args {
     /// Count samples or period (their weight) [default: samples; period for waits, sizes and several events]
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
@@ -36,7 +37,7 @@ pub struct Args {
     /// Begin stacks with the name of the process, the thread, or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
-    /// Leave out the marks after the names of kernel frames and inlined frames
+    /// Leave out the marks after the names of kernel, inlined and guessed frames
     #[arg(long)]
     pub no_annotations: bool,
     /// Put the stack and the name of the thread that ended each wait on top of its stack; shows off-cpu unless --event names others

@@ -32,7 +32,7 @@ use icecore_format::records::Maker;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::path::shown;
-use icecore_text::quantity::{count, things, weight};
+use icecore_text::quantity::{count, percent, things, weight};
 use icecore_text::{Page, Style};
 
 /// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
@@ -68,7 +68,27 @@ fn preface_of_samples(report: &Report<'_>, samples: u64, page: &mut Page) {
 
 fn caveats(report: &Report<'_>, page: &mut Page) {
     selection(report, page);
+    guesses(report, page);
     damage(report, page);
+}
+
+/// Says how much rests on guesses.
+fn guesses(report: &Report<'_>, page: &mut Page) {
+    if let Some(text) = guessed(report) {
+        page.sentence(Style::Dim, 0, &text);
+    }
+}
+
+/// Says which share of the weight is in stacks with a guessed frame.
+fn guessed(report: &Report<'_>) -> Option<String> {
+    let share = guessed_share(report);
+    let share = (share > 0.0).then(|| percent(share))?;
+    Some(format!("{share} in stacks with a guessed caller (marked ?): it and what called it may be wrong"))
+}
+
+/// Returns the share of the weight that is in stacks with a guessed frame.
+fn guessed_share(report: &Report<'_>) -> f64 {
+    report.profile.guessed().share_of(report.profile.whole())
 }
 
 /// Says what of the recording is not shown, or shown together although it is not alike.

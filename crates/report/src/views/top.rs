@@ -112,6 +112,8 @@ pub struct Top {
     /// How the times of all samples are distributed, if they are times of functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     durations: Option<Durations>,
+    /// The share of the weight that is in stacks with a guessed frame.
+    guessed_share: f64,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     rows: Vec<Ranked>,
@@ -166,6 +168,7 @@ impl Top {
             total_samples: whole.samples,
             filter: report.filtered.clone(),
             durations: None,
+            guessed_share: super::guessed_share(report),
             row_count,
             rows,
             keys,

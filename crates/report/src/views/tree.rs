@@ -89,6 +89,9 @@ struct Branch<'a> {
     total: u64,
     self_share: f64,
     total_share: f64,
+    /// The share of the total that has this frame by a guess.
+    #[serde(skip_serializing_if = "is_none")]
+    guessed_share: f64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
     children: Vec<Branch<'a>>,
@@ -152,6 +155,11 @@ impl<'a> TreeView<'a> {
     }
 }
 
+/// Returns true for a share of nothing.
+fn is_none(share: &f64) -> bool {
+    *share == 0.0
+}
+
 /// Converts nodes to nested branches. The limits of the tree bound the depth.
 fn branch<'a>(
     report: &'a Report<'_>,
@@ -176,6 +184,7 @@ fn branch<'a>(
         total: node.total.weight,
         self_share: node.own.share_of(whole),
         total_share: node.total.share_of(whole),
+        guessed_share: node.guessed.share_of(node.total),
         cut: node.cut,
         children: node.children.iter().map(|child| branch(report, tree, names, *child, whole)).collect(),
     }
@@ -203,7 +212,12 @@ impl Branch<'_> {
             true => format!("{:>6}  ", percent(self.self_share)),
             false => String::new(),
         };
-        let cut = if self.cut { " …" } else { "" };
+        let cut = match (self.guessed_share > 0.0, self.cut) {
+            (true, true) => " ? …",
+            (true, false) => " ?",
+            (false, true) => " …",
+            (false, false) => "",
+        };
         let style = Style::of_share(if own { self.self_share } else { self.total_share });
         page.named(style, (&format!("{total:>6}  {own_share}"), mark), &self.name, cut);
         match self.children.as_slice() {

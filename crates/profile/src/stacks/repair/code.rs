@@ -10,7 +10,7 @@ use super::tables::TableLookup;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
-use icecore_symbolize::image::FileOff;
+use icecore_symbolize::image::{FileOff, Kind};
 use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, Unwinder, lookup};
 
 /// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
@@ -128,7 +128,8 @@ impl<'a> SpaceCode<'a> {
 impl Modules for SpaceCode<'_> {
     fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
         let (image, off) = self.locator.mapped(self.space, address)?;
-        Some(self.tables.place(image, off))
+        let is_file = |image: &u32| self.locator.images[*image as usize].kind != Kind::Anonymous;
+        Some(self.tables.place(image.filter(is_file), off))
     }
 
     fn is_behind_call(&self, address: Avma) -> Option<bool> {

@@ -46,8 +46,8 @@ const MIN_WIDTH_PERCENT: f64 = 0.1 / WIDTH as f64 * 100.0;
 /// The class of functions whose change may be chance, and their color.
 const CHANCE: &str = "chance";
 const GREY: &str = "rgb(225,225,225)";
-/// Marks after names in folded stacks: a function of the kernel, an inlined function.
-const ANNOTATIONS: [&str; 2] = ["_[k]", "_[i]"];
+/// Marks after names in folded stacks: a function of the kernel, an inlined function, one that was found by a guess.
+const ANNOTATIONS: [&str; 3] = ["_[k]", "_[i]", "_[?]"];
 
 /// What the graphs show.
 #[derive(Debug, Clone, Copy)]

@@ -16,15 +16,16 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// Labels frames by the names of their functions; with `annotate` it marks those of the kernel and inlined ones.
+    /// Labels frames by the names of their functions; with `annotate` it marks those of the kernel, inlined ones and guessed ones.
     pub(crate) fn new<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Self {
         let mut texts = Vec::new();
         let mut known: Map<(u32, &str), u32> = Map::default();
-        let label = |frame: &Frame| {
+        let label = |(number, frame): (u32, &Frame)| {
             let function = &names.functions[frame.function as usize];
             let annotation = match (annotate, function.side, frame.inlined) {
                 (true, Side::Kernel, _) => "_[k]",
                 (true, _, true) => "_[i]",
+                (true, ..) if names.is_guessed(number) => "_[?]",
                 _ => "",
             };
             *known.entry((frame.function, annotation)).or_insert_with(|| {
@@ -32,7 +33,7 @@ impl Labels {
                 (texts.len() - 1) as u32
             })
         };
-        let of_frame = names.frames.iter().map(label).collect();
+        let of_frame = (0..).zip(&names.frames).map(label).collect();
         Self { texts, of_frame }
     }
 

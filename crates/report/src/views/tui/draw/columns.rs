@@ -156,7 +156,9 @@ impl Columns {
                 let numbers = numbers(&percent(node.total.share_of(whole)), &own, &weight, &samples);
                 let guides = guides(tree, position);
                 let indent = guides.chars().count();
-                let name = format!("{guides}{} {}", turned(node), items::label(app.explorer, node.label));
+                let guess = if node.is_guessed { " ?" } else { "" };
+                let name =
+                    format!("{guides}{} {}{guess}", turned(node), items::label(app.explorer, node.label));
                 Cells { numbers, middle: String::new(), name, indent }
             }
         }
