@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 124, 48, 128, 64, 236, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 124, 48, 148, 64, 236, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -417,17 +417,19 @@ class Part:
         need(next(left, None) is None, "functions for all names")
 
     def jit_block(self, root):
-        names, at = root.bytes(60), 0
+        names, at, tables, table_at = root.bytes(60), 0, root.bytes(80), 0
         columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36)]
-        columns += [root.values(at) for at in (48, 68, 80)]
-        lines = iter(zip(*(root.values(at, False) for at in (92, 104, 116)), strict=True))
-        for tgid, start, length, since, lasted, name_len, line_count in zip(*columns):
-            need(at + name_len <= len(names), "bytes of names")
+        columns += [root.values(at) for at in (48, 68, 88, 100)]
+        lines = iter(zip(*(root.values(at, False) for at in (112, 124, 136)), strict=True))
+        for tgid, start, length, since, lasted, name_len, rules_len, line_count in zip(*columns):
+            need(at + name_len <= len(names) and table_at + rules_len <= len(tables), "bytes of names and tables")
             name = names[at : at + name_len].decode("utf-8", "replace")
+            rules = tables[table_at : table_at + rules_len].hex()
             here = [list(next(lines)) for _ in range(line_count)]
             need(all(a[0] < b[0] for a, b in zip(here, here[1:])), "lines that ascend")
-            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name, here])
+            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name, rules, here])
             at += name_len
+            table_at += rules_len
         need(next(lines, None) is None, "rows for all lines")
 
     def image_parts_block(self, root):

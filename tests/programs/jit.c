@@ -10,6 +10,7 @@
  *          pointers comes to the piece; half of the time in this process, half of it in a child
  * dump     a jitdump in the folder at hand: "first" runs, moves and runs, then "second" is made where it was, and runs;
  *          with source lines: 10 and, in the loop, 11 of first.x, and 20 and 21 of second.x
+ * ticks    the same, with times of the processor's counter (x86-64)
  *
  * Every piece spends its share of the time at addresses that are the same in every run. */
 #define _GNU_SOURCE
@@ -160,12 +161,22 @@ static void with_map(const char *how, long ms, const char *prefix)
 }
 
 static FILE *dump;
+static int has_ticks;
+
+static uint64_t stamp(void)
+{
+#if defined(__x86_64__)
+	if (has_ticks)
+		return __builtin_ia32_rdtsc();
+#endif
+	return now_ns(CLOCK_MONOTONIC);
+}
 
 static void record(uint32_t kind, const void *body, uint32_t len, const char *name)
 {
 	uint32_t behind = name ? strlen(name) + 1 + sizeof counting : 0;
 	uint32_t head[2] = {kind, 16 + len + behind};
-	uint64_t time = now_ns(CLOCK_MONOTONIC);
+	uint64_t time = stamp();
 	fwrite(head, sizeof head, 1, dump);
 	fwrite(&time, sizeof time, 1, dump);
 	fwrite(body, len, 1, dump);
@@ -212,7 +223,7 @@ static void with_dump(long ms)
 	if (!dump)
 		fail(path);
 	uint32_t head[6] = {0x4a695444, 1, 40, MACHINE, 0, getpid()};
-	uint64_t rest[2] = {now_ns(CLOCK_MONOTONIC), 0};
+	uint64_t rest[2] = {stamp(), has_ticks};
 	fwrite(head, sizeof head, 1, dump);
 	fwrite(rest, sizeof rest, 1, dump);
 	fflush(dump);
@@ -237,7 +248,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 3)
 		return 2;
-	if (strcmp(argv[1], "dump") == 0)
+	has_ticks = strcmp(argv[1], "ticks") == 0;
+	if (strcmp(argv[1], "dump") == 0 || has_ticks)
 		with_dump(atol(argv[2]));
 	else
 		with_map(argv[1], atol(argv[2]), argc > 3 ? argv[3] : "");

@@ -77,6 +77,52 @@ pub fn fde<'d, E: Endianity, S: UnwindSection<EndianSlice<'d, E>>>(
     fde.parse(|_, _, _| Ok(cie.clone())).ok()
 }
 
+/// Takes pointers that are not there (encoding 0xff) out of the common parts of entries, as V8 writes them for language-specific data:
+/// gimli refuses such descriptions. No entry changes its length.
+pub fn drop_omitted(entries: &mut [u8]) {
+    let mut rest = entries;
+    while let Some(len) = rest.first_chunk().map(|len| u32::from_le_bytes(*len) as usize) {
+        let Some((entry, behind)) = rest.split_at_mut_checked(len.saturating_add(4)) else { return };
+        if let Some((letter, number, encoding)) = omitted(entry) {
+            // What follows moves up, and the end becomes two instructions that do nothing.
+            entry[number] -= 1;
+            for gone in [encoding, letter] {
+                entry[gone..].rotate_left(1);
+                *entry.last_mut().expect("bug: an entry has a length") = 0;
+            }
+        }
+        rest = behind;
+    }
+}
+
+/// Finds in a common part where its augmentation has the `L` of a pointer that is not there, the length of its data, and the encoding
+/// of the pointer.
+fn omitted(entry: &[u8]) -> Option<(usize, usize, usize)> {
+    const TEXT: usize = 9;
+    if entry.get(4..8)? != [0; 4] {
+        return None;
+    }
+    let text = entry.get(TEXT..)?.split(|byte| *byte == 0).next()?;
+    let letter = text.iter().position(|byte| *byte == b'L').filter(|_| text[0] == b'z')?;
+    // Two factors and the register of the return address, which is one byte in version 1; only letters that have one byte of data, or
+    // none, come before this one.
+    let mut at = TEXT + text.len() + 1;
+    for number in 0..3 {
+        let is_byte = number == 2 && entry[8] == 1;
+        loop {
+            at += 1;
+            if is_byte || entry.get(at - 1)? & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    let before = text[1..letter].iter().filter(|byte| **byte == b'R').count();
+    let is_simple = text[1..letter].iter().all(|byte| b"RSB".contains(byte));
+    let encoding = at + 1 + before;
+    let is_omitted = is_simple && (1..0x80).contains(entry.get(at)?) && *entry.get(encoding)? == 0xff;
+    is_omitted.then_some((TEXT + letter, at, encoding))
+}
+
 fn word<'d, E: Endianity, S: UnwindSection<EndianSlice<'d, E>>>(section: &S, off: usize) -> Option<u32> {
     let bytes = *section.section();
     Some(bytes.endian().read_u32(bytes.slice().get(off..off.checked_add(4)?)?))
@@ -86,6 +132,42 @@ fn word<'d, E: Endianity, S: UnwindSection<EndianSlice<'d, E>>>(section: &S, off
 mod tests {
     use super::*;
     use crate::{EhFrameHdr, Svma};
+
+    #[test]
+    fn pointers_that_are_not_there_are_taken_out() {
+        // What V8 writes, and the same with the register of version 1 and other letters.
+        for (version, before, after) in [
+            (
+                3,
+                &b"zLR\0\x01\x78\x10\x02\xff\x1b\x0c\x07\x08"[..],
+                &b"zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\0\0"[..],
+            ),
+            (1, b"zRL\0\x81\x01\x78\x90\x02\x1b\xff\x0c", b"zR\0\x81\x01\x78\x90\x01\x1b\x0c\0\0"),
+        ] {
+            let entry = |text: &[u8]| [&[5 + text.len() as u8, 0, 0, 0, 0, 0, 0, 0, version], text].concat();
+            let fde = [8, 0, 0, 0, 9, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+            let mut entries = [&fde[..], &entry(before), &fde, &[0; 4], &entry(before)].concat();
+            drop_omitted(&mut entries);
+            assert_eq!(entries, [&fde[..], &entry(after), &fde, &[0; 4], &entry(after)].concat());
+            let changed = entries.clone();
+            drop_omitted(&mut entries);
+            assert_eq!(entries, changed);
+            for len in 0..entry(before).len() {
+                drop_omitted(&mut entry(before)[..len]);
+            }
+        }
+        for other in [
+            &b"zLR\0\x01\x78\x10\x02\x1b\x1b"[..],
+            b"zPL\0\x01\x78\x10\x06\x1b\x01\x01\x01\x01\xff",
+            b"LR\0\x01",
+            b"z\0",
+        ] {
+            let mut entry = [&[5 + other.len() as u8, 0, 0, 0, 0, 0, 0, 0, 1], other].concat();
+            let before = entry.clone();
+            drop_omitted(&mut entry);
+            assert_eq!(entry, before);
+        }
+    }
 
     #[test]
     fn all_descriptions_of_the_own_program_are_read_and_torn_ones_end_the_pass() {

@@ -35,6 +35,24 @@ pub struct UnwindSections<'d> {
     pub stubs: Vec<Range<Svma>>,
 }
 
+impl<'d> UnwindSections<'d> {
+    /// Makes sections of the entries of an `.eh_frame` alone, which lies at 0.
+    pub fn of_entries(machine: Machine, eh_frame: &'d [u8]) -> Self {
+        Self {
+            machine,
+            eh_frame,
+            eh_frame_at: Svma(0),
+            eh_frame_hdr: &[],
+            eh_frame_hdr_at: Svma(0),
+            debug_frame: &[],
+            of_go: &[],
+            text: None,
+            got: None,
+            stubs: Vec::new(),
+        }
+    }
+}
+
 /// Storage for evaluating rules: 64 registers; up to seven nested `DW_CFA_remember_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Storage;

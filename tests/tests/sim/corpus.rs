@@ -202,7 +202,8 @@ fn tiny() -> Builder {
     let (end, until_ns, name) = (start + 0x80, START_NS + 900_000_000, b"JS:*tiny /tiny.js:1:2".to_vec());
     let mut line = |off, line| JitLine { off, file: b.string("/src/tiny.js"), line };
     let lines = [(0, 3), (0x10, 4)].map(|(off, number)| line(off, number)).into();
-    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, lines });
+    let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();
+    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, rules, lines });
     let (why, needed_bytes, free_bytes) = (Omission::REDUCED, 0x3000, 0x2800);
     b.left_out.push(LeftOut { image: bin, why, needed_bytes, free_bytes });
     let frame = |function, line| NamedFrame { function, file: Some(2), line };

@@ -4,7 +4,7 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagesV1, JitV1, KernelSymbolsV1, LeftOutV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagesV1, JitCode, JitV1, KernelSymbolsV1, LeftOutV1,
     LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1,
     StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
     UnwindRulesV1, WaitsV1,
@@ -90,7 +90,13 @@ impl<'a> Packer<'a> {
         listed(w, needed, found, KernelSymbolsV1::from_rows)?;
         let found = symbols.iter().map(|position| of_images[*position].clone());
         listed(w, needed, found, SymbolsV1::from_rows)?;
-        listed(w, needed, jit.iter().map(|position| code[*position].clone()), JitV1::from_rows)?;
+        // Without snapshots nothing is unwound.
+        let is_unwound = needed.ids(IdTable::Snapshots).old.is_empty();
+        let code = jit.iter().map(|position| match code[*position].clone() {
+            code if is_unwound => JitCode { rules: Vec::new(), ..code },
+            code => code,
+        });
+        listed(w, needed, code, JitV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &tables[*table];

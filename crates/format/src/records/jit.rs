@@ -24,13 +24,16 @@ pub struct JitCode<N = Vec<u8>> {
     pub until_ns: u64,
     /// Name as the process reported it; any bytes but zero.
     pub name: N,
+    /// Its unwind tables as the process reported them: entries as in `.eh_frame`, which lie behind the code, at the next multiple of
+    /// 8 bytes from its start. Empty if there are none.
+    pub rules: N,
     /// Its source lines, as far as they were hit, in ascending order.
     pub lines: Vec<JitLine>,
 }
 
 references!(JitCode<N> {
     tgid: process, start: plain, end: plain, since_ns: time_or_0, until_ns: time_or_0, name: plain,
-    lines: within,
+    rules: plain, lines: within,
 });
 
 /// The source line of JIT code: from an offset on, up to the next line.
@@ -47,14 +50,19 @@ pub struct JitLine {
 references!(JitLine { off: plain, file: id(Strings), line: plain });
 
 impl<'a> JitCode<&'a [u8]> {
-    /// Converts the name.
+    /// Converts name and unwind tables.
     pub fn convert<N: From<&'a [u8]>>(self) -> JitCode<N> {
-        let Self { tgid, start, end, since_ns, until_ns, name, lines } = self;
-        JitCode { tgid, start, end, since_ns, until_ns, name: name.into(), lines }
+        let Self { tgid, start, end, since_ns, until_ns, name, rules, lines } = self;
+        JitCode { tgid, start, end, since_ns, until_ns, name: name.into(), rules: rules.into(), lines }
     }
 }
 
 impl<N> JitCode<N> {
+    /// Returns how far its unwind tables lie behind its start, bytes.
+    pub fn rules_at(&self) -> u64 {
+        self.end.saturating_sub(self.start).next_multiple_of(8)
+    }
+
     /// Finds the line of an address (AVMA), a position in [`JitCode::lines`].
     pub fn line_at(&self, address: u64) -> Option<usize> {
         let off = address.checked_sub(self.start)?;
@@ -80,6 +88,10 @@ pub struct JitV1 {
     pub names: Vec<u8>,
     /// Lengths of the names in bytes.
     pub name_lens: Packed,
+    /// Unwind tables, one after the other.
+    pub rules: Vec<u8>,
+    /// Lengths of the unwind tables in bytes.
+    pub rules_lens: Packed,
     /// Number of lines of each piece.
     pub line_count: Packed,
     /// Offset of each line, the distance from the start of its piece.
@@ -92,8 +104,8 @@ pub struct JitV1 {
 
 payload!(
     JitV1, ArchivedJitV1, Kind::JIT, 1,
-    count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, same line_count,
-    other line_off, other file, other line, other names
+    count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, same rules_lens, same line_count,
+    other line_off, other file, other line, other names, other rules
 );
 
 impl JitV1 {
@@ -112,6 +124,8 @@ impl JitV1 {
             lasted_ns: rows.iter().map(lasted_ns).collect(),
             names: rows.iter().flat_map(|row| row.name.as_ref()).copied().collect(),
             name_lens: rows.iter().map(|row| row.name.as_ref().len() as u64).collect(),
+            rules: rows.iter().flat_map(|row| row.rules.as_ref()).copied().collect(),
+            rules_lens: rows.iter().map(|row| row.rules.as_ref().len() as u64).collect(),
             line_count: rows.iter().map(|row| row.lines.len() as u64).collect(),
             line_off: lines().map(|line| line.off).collect(),
             file: lines().map(|line| line.file).collect(),
@@ -124,24 +138,26 @@ impl ArchivedJitV1 {
     /// Lists the rows in the order of the block.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a name lies outside of the arena, or the lines are not as many as the rows say, or do not
+    /// [`Error::Payload`] if a name or a table lies outside of the arena, or the lines are not as many as the rows say, or do not
     /// ascend.
     pub fn rows(&self) -> Result<Vec<JitCode<&[u8]>>, Error> {
         let names = items(Kind::JIT, &self.names, &self.name_lens)?;
+        let rules = items(Kind::JIT, &self.rules, &self.rules_lens)?;
         let (lines, counts) = self.lines()?;
         let mut lines = lines.into_iter();
         let [tgid, start, since_ns] = [&self.tgid, &self.start, &self.since_ns].map(|column| column.sums());
         let [len, lasted_ns] = [&self.len, &self.lasted_ns].map(|column| column.values());
-        let row = |(i, name): (usize, _)| JitCode {
+        let row = |(i, (name, rules)): (usize, _)| JitCode {
             tgid: narrow(tgid[i]),
             start: start[i],
             end: start[i].saturating_add(len[i]),
             since_ns: since_ns[i],
             until_ns: if lasted_ns[i] == 0 { 0 } else { since_ns[i].saturating_add(lasted_ns[i]) },
             name,
+            rules,
             lines: lines.by_ref().take(counts[i] as usize).collect(),
         };
-        Ok(names.into_iter().enumerate().map(row).collect())
+        Ok(names.into_iter().zip(rules).enumerate().map(row).collect())
     }
 
     /// The lines of all rows, and how many each has.
@@ -182,6 +198,7 @@ mod tests {
             since_ns,
             until_ns,
             name,
+            rules: &name[..name.len() / 2],
             lines: Vec::new(),
         };
         let line = |off, file, line| JitLine { off, file, line };

@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(seen(&mut inner), ["Id(Stacks, 3)", "Id(Images, 0)"]);
         let line = |file| JitLine { off: 0, file, line: 1 };
         let lines = vec![line(0), line(4)];
-        let (start, end, name) = (1, 2, "f");
-        let mut code = JitCode { tgid: 5, start, end, since_ns: 0, until_ns: 8, name, lines };
+        let (start, end, name, rules) = (1, 2, "f", "");
+        let mut code = JitCode { tgid: 5, start, end, since_ns: 0, until_ns: 8, name, rules, lines };
         assert_eq!(seen(&mut code), ["Process(5)", "Time(8)", "Id(Strings, 4)"]);
     }
 

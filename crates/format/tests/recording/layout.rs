@@ -88,7 +88,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("symbols", SymbolsV1: image start len bias whole name_count names name_lens file files
             file_lens),
         compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
-        compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens line_count line_off file
+        compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens rules rules_lens line_count line_off file
             line),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth function file line name symbol declared_file

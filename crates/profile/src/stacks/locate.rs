@@ -257,9 +257,10 @@ impl<'a> Locator<'a> {
         self.image_of.get(&image).map_or(CodeLocation::Lost, |image| CodeLocation::Image(*image, off))
     }
 
-    /// Finds the piece of JIT code at an address.
-    pub(crate) fn made(&self, space: SpaceId, address: Avma) -> Option<&JitCode> {
-        self.tables.jit.get(self.spaces.code(space, address)?)
+    /// Finds the piece of JIT code at an address, and its position in [`Tables::jit`].
+    pub(crate) fn made(&self, space: SpaceId, address: Avma) -> Option<(usize, &JitCode)> {
+        let position = self.spaces.code(space, address)?;
+        Some((position, self.tables.jit.get(position)?))
     }
 
     /// Finds the place of JIT code at an address, unless the mapping there shows a file.

@@ -10,3 +10,11 @@ use std::os::unix::fs::MetadataExt as _;
 pub(crate) fn mount(who: impl Display) -> Option<u64> {
     std::fs::metadata(format!("/proc/{who}/ns/mnt")).ok().map(|meta| meta.ino())
 }
+
+/// Returns true if the time namespace of a process is that of its children, or if the kernel has none.
+///
+/// # Source  time_namespaces(7)
+pub(crate) fn is_time_of_children(tgid: u32) -> bool {
+    let of = |name: &str| std::fs::metadata(format!("/proc/{tgid}/ns/{name}")).ok().map(|meta| meta.ino());
+    of("time") == of("time_for_children")
+}

@@ -16,6 +16,30 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Reads the processor's time stamp counter, and `CLOCK_MONOTONIC` at the same moment; `None` on machines without one.
+pub(crate) fn counter_and_ns() -> Option<(u64, u64)> {
+    let reading = || {
+        let before = counter()?;
+        let ns = monotonic_ns();
+        let after = counter()?;
+        Some((after.checked_sub(before)?, before + (after - before) / 2, ns))
+    };
+    // Of several readings, the one that nothing interrupted.
+    let (_, counter, ns) = (0..8).filter_map(|_| reading()).min()?;
+    Some((counter, ns))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn counter() -> Option<u64> {
+    // SAFETY: every processor of x86-64 has this instruction, and Linux allows it to user space.
+    Some(unsafe { std::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn counter() -> Option<u64> {
+    None
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to; all three clocks exist on every Linux.

@@ -13,6 +13,8 @@ pub struct Piece {
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,
     pub name: Vec<u8>,
+    /// Its unwind tables; empty if there are none.
+    pub rules: Vec<u8>,
     /// The lines that contain a requested address, ascending.
     pub(crate) lines: Vec<Line>,
 }

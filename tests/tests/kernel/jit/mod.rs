@@ -7,12 +7,15 @@
 //! | [`hostile`] | files that the recorder must not believe |
 //! | [`programs`] | jitdump files, Node.js and Python |
 //! | [`recordings`] | names in recordings that were packed, cut and merged |
+//! | [`unframed`] | stacks through code that keeps no frame pointers |
 
 mod hostile;
 mod perf_maps;
 mod programs;
 mod recordings;
 mod roots;
+#[cfg(target_arch = "x86_64")]
+mod unframed;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -6,8 +6,31 @@ use super::{FIRST, OPTIONS, SECOND, assert_named, leaves, names};
 
 #[test]
 fn root_a_jitdump_names_code_that_moves_and_code_that_is_made_where_other_code_was() {
+    assert_dump_is_believed("", "dump");
+}
+
+#[test]
+fn root_times_of_another_time_namespace_are_converted() {
+    assert_dump_is_believed("unshare -T --monotonic 100000 -f", "dump");
+    assert_dump_is_believed("unshare -T --monotonic -1 -f", "dump");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn root_times_of_the_processors_counter_are_converted() {
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = std::fs::read_to_string(source).expect("x86-64 has one");
+    if source.trim_end() != "tsc" {
+        icecore_tests::machine::skip("the kernel does not keep time by the counter");
+    }
+    assert_dump_is_believed("", "ticks");
+}
+
+/// Records `tests/programs/jit.c`, begun by some program, and checks which code was where at which time.
+fn assert_dump_is_believed(begun_by: &str, how: &str) {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let script = format!("cd '{}' && exec '{}' dump 1200", folder.path().display(), jit().display());
+    let script =
+        format!("cd '{}' && exec {begun_by} '{}' {how} 1200", folder.path().display(), jit().display());
     let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &script]);
     let samples = recorded.samples(&[]);
     assert_named(&names(&samples), &["first", "second"]);

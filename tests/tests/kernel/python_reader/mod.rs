@@ -268,14 +268,15 @@ fn stack_marks(path: &Path) -> Value {
     rows::<StackMarksV1>(path, |view| Some(view.rows().map(|(node, mark)| json!([node, mark.0])).collect()))
 }
 
-/// Returns the JIT code of a file: process, start, end, since, until, name, lines.
+/// Returns the JIT code of a file: process, start, end, since, until, name, unwind tables, lines.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
         let line = |line: &JitLine| json!([line.off, line.file, line.line]);
         let row = |row: JitCode<&[u8]>| {
             let name = String::from_utf8_lossy(row.name);
             let lines: Vec<Value> = row.lines.iter().map(line).collect();
-            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name, lines])
+            let rules: String = row.rules.iter().map(|byte| format!("{byte:02x}")).collect();
+            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name, rules, lines])
         };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
@@ -372,6 +373,7 @@ fn mixed() -> Builder {
             since_ns: u64::from(n % 3) << 40,
             until_ns: u64::from(n % 2) << 42,
             name: vec![b'j'; n as usize],
+            rules: vec![n as u8; 3 * (n as usize % 4)],
             lines: (0..n % 4)
                 .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
                 .collect(),

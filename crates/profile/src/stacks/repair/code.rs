@@ -10,7 +10,7 @@ use super::tables::TableLookup;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
-use icecore_symbolize::image::{FileOff, Kind};
+use icecore_symbolize::image::{FileOff, Kind, Svma};
 use icecore_unwind::{By, Edge, Frame, ModuleAddress, Modules, Shape, Unwinder, lookup};
 
 /// The prefix of the trampolines that CPython makes of Python functions with `-X perf`.
@@ -129,7 +129,13 @@ impl Modules for SpaceCode<'_> {
     fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
         let (image, off) = self.locator.mapped(self.space, address)?;
         let is_file = |image: &u32| self.locator.images[*image as usize].kind != Kind::Anonymous;
-        Some(self.tables.place(image.filter(is_file), off))
+        let file = image.filter(is_file);
+        let made = || {
+            let (position, code) = self.locator.made(self.space, address)?;
+            self.tables.made(position, Svma(address.0.checked_sub(code.start)?))
+        };
+        let made = if file.is_none() && self.tables.has_made() { made() } else { None };
+        Some(made.unwrap_or_else(|| self.tables.place(file, off)))
     }
 
     fn is_behind_call(&self, address: Avma) -> Option<bool> {
@@ -138,7 +144,7 @@ impl Modules for SpaceCode<'_> {
     }
 
     fn known_frame(&self, return_address: Avma) -> Option<u64> {
-        let made = self.locator.made(self.space, return_address)?;
+        let (_, made) = self.locator.made(self.space, return_address)?;
         let is_trampoline =
             made.name.starts_with(PYTHON) && return_address.0 - made.start == TRAMPOLINE_CALL_BYTES;
         is_trampoline.then_some(8)

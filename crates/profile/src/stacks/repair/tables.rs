@@ -7,7 +7,7 @@ mod recorded;
 
 use std::sync::OnceLock;
 
-use icecore_format::records::{Location, UnwindRule};
+use icecore_format::records::{JitCode, Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
@@ -17,7 +17,7 @@ use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
 use crate::stacks::unwind_tables::Opened;
 use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
-use icecore_unwind::{Machine, ModuleAddress, UnwindTables};
+use icecore_unwind::{Machine, ModuleAddress, UnwindSections, UnwindTables};
 pub(super) use recorded::Recorded;
 
 /// The first call of a program lies at most so far from its entry point.
@@ -25,11 +25,16 @@ const ENTRY_BYTES: u64 = 64;
 /// `mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall`: what musl's `__clone` does when the function of a thread returns.
 const THREAD_END: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
 
+/// The address of a piece of JIT code as its unwind tables have it: a function at 0 would count as one that the linker has dropped.
+const MADE_AT: u64 = 1 << 16;
+
 /// The unwind tables of all images that stacks hit.
 pub(super) struct TableSources<'a> {
     machine: Machine,
     /// The tables of each image, by position in [`Locator::images`].
     images: Vec<Option<TableSource<'a>>>,
+    /// JIT code.
+    made: &'a [JitCode],
 }
 
 /// The recording's tables of an image, and those of its files if the recording does not have all; one of them at least.
@@ -46,6 +51,8 @@ struct TableSource<'a> {
 pub(super) struct TableLookup<'a> {
     machine: Machine,
     images: Vec<Option<(&'a TableSource<'a>, UnwindTables<'a>)>>,
+    /// The tables of JIT code that has some, by position in [`Tables::jit`](crate::recording::load::Tables::jit).
+    made: Map<usize, UnwindTables<'a>>,
     /// The code itself; without it nothing is guessed.
     calls: Option<&'a (dyn Judge + 'a)>,
 }
@@ -81,7 +88,7 @@ impl<'a> TableSources<'a> {
             let source = TableSource { recorded, files, code: OnceLock::new(), finder: *finder, image };
             (source.recorded.is_some() || source.files.is_some()).then_some(source)
         });
-        Some(Self { machine, images: images.collect() })
+        Some(Self { machine, images: images.collect(), made: &tables.jit })
     }
 
     /// Prepares the tables for lookups.
@@ -96,7 +103,14 @@ impl<'a> TableSources<'a> {
             };
             Some((source, tables))
         });
-        TableLookup { machine: self.machine, images: images.collect(), calls: None }
+        let made = self.made.iter().enumerate().filter(|(_, code)| !code.rules.is_empty());
+        let made = made.map(|(position, code)| {
+            let eh_frame_at = Svma(MADE_AT + code.rules_at());
+            let entries = UnwindSections::of_entries(self.machine, &code.rules);
+            (position, UnwindTables::new(UnwindSections { eh_frame_at, ..entries }))
+        });
+        let made = made.collect();
+        TableLookup { machine: self.machine, images: images.collect(), made, calls: None }
     }
 }
 
@@ -130,7 +144,8 @@ impl<'a> TableLookup<'a> {
         self.machine
     }
 
-    /// Returns true if machine code shows a call before an offset; `None` if the file is not available.
+    /// Returns true if machine code shows a call before an offset; `None` if the file is not available, or if the kernel puts the
+    /// address on stacks: that of a signal trampoline.
     pub(super) fn is_behind_call(&self, image: u32, off: FileOff) -> Option<bool> {
         let (source, _) = self.images.get(image as usize)?.as_ref()?;
         let file = source.with_code()?.sections.file();
@@ -164,6 +179,19 @@ impl<'a> TableLookup<'a> {
         };
         let is_it = files.is_some_and(|files| is_entry(files) || ends_thread(files));
         is_it && self.is_behind_call(image, off) == Some(true)
+    }
+
+    /// Returns true if some JIT code has unwind tables.
+    pub(super) fn has_made(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// Returns the place of an address in a piece of JIT code, counted from its start; `None` if it has no unwind tables. Pieces have
+    /// the numbers behind those of images.
+    pub(super) fn made(&self, position: usize, at: Svma) -> Option<ModuleAddress<'_>> {
+        let tables = self.made.get(&position)?;
+        let module = u32::try_from(self.images.len() + position).ok()?;
+        Some(ModuleAddress { module: Some(module), at: at.wrapping_add(MADE_AT), tables: Some(tables) })
     }
 
     /// Returns the place of an offset in an image.

@@ -1,10 +1,11 @@
 //! Reads jitdump files: records with times, in which a process reports its JIT code.
 
-use icecore_elf::Avma;
+use icecore_elf::{Avma, cfi};
 use rustc_hash::FxHashMap;
 
 use super::lines::{self, CodeRange, Debug};
 use super::read_at::{ReadAt, u32_at, u64_at};
+use super::times::{DumpClock, Scale};
 use super::{MAX_NAME_BYTES, Requested, perf_map};
 use crate::track::jit::Piece;
 
@@ -13,14 +14,15 @@ const MAX_RECORDS: usize = 4 << 20;
 /// The number of pieces of code that are remembered because they may move: 64 MiB of memory.
 const MAX_PIECES: usize = 1 << 20;
 const MAGIC: u32 = 0x4a69_5444;
-/// The flag of a file whose times come from a processor counter, so that they cannot be compared with the times of samples: then nobody
-/// knows which of several pieces at an address a sample hit.
+/// The flag of a file whose times come from a processor counter. Where they cannot be compared with the times of samples, nobody knows
+/// which of several pieces at an address a sample hit.
 const ARCH_TIMESTAMPS: u64 = 1;
 const HEADER_LEN: u64 = 40;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
 const DEBUG: u32 = 2;
 const CLOSE: u32 = 3;
+const UNWINDING: u32 = 4;
 /// The bytes of a record's head: kind, length, time.
 const PREFIX_LEN: u64 = 16;
 /// The bytes of a LOAD record up to its name, and of a MOVE record.
@@ -28,6 +30,11 @@ const LOAD_LEN: u64 = 56;
 const MOVE_LEN: u64 = 64;
 /// The bytes of a debug record up to the address of its first entry.
 const DEBUG_LEN: u64 = 40;
+/// The bytes of a record of unwind tables up to these, which begin with the entries and end with their index.
+const UNWINDING_LEN: u64 = 40;
+/// The longest unwind tables of a piece that are read, and the most bytes of all of them.
+const MAX_RULES_BYTES: u64 = 64 << 10;
+const MAX_ALL_RULES_BYTES: u64 = 64 << 20;
 /// The number of debug records that wait for their code; each comes before it.
 const MAX_DEBUGS: usize = 4 << 10;
 /// The bytes that are read of each record.
@@ -39,21 +46,33 @@ const HEAD_LEN: usize = MOVE_LEN as usize;
 /// # Source
 /// Linux `tools/perf/Documentation/jitdump-specification.txt`, version 1, in the byte order of this machine
 pub fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>, bool) {
+    find_by(file, asked, &DumpClock::SHARED)
+}
+
+/// Does the same for a process with clocks of its own.
+pub(super) fn find_by<S: ReadAt + ?Sized>(
+    file: &S,
+    asked: &Requested<'_>,
+    clock: &DumpClock,
+) -> (Vec<Piece>, bool) {
     let mut dump = Dump {
         file,
         asked,
-        has_times: true,
+        clock,
+        scale: None,
+        rules: None,
         codes: FxHashMap::default(),
         debugs: FxHashMap::default(),
         lines: lines::LineReader::new(),
         pieces: Vec::new(),
     };
     let is_cut = dump.read().unwrap_or(false);
-    let (has_times, mut lines) = (dump.has_times, dump.lines);
-    let piece = |(piece, Texts { name, debug }): (Piece, Texts)| {
+    let (has_times, mut lines, mut left_bytes) = (dump.scale.is_some(), dump.lines, MAX_ALL_RULES_BYTES);
+    let piece = |(piece, Texts { name, debug, rules }): (Piece, Texts)| {
         let wanted = CodeRange { start: piece.start, end: piece.end, asked };
         let lines = debug.map_or_else(Vec::new, |debug| lines.lines(file, debug, wanted));
-        Some(Piece { name: name.of(file)?, lines, ..piece })
+        let rules = rules.map_or_else(Vec::new, |rules| rules.of(file, &mut left_bytes));
+        Some(Piece { name: name.of(file)?, rules, lines, ..piece })
     };
     let pieces: Vec<Piece> = dump.pieces.into_iter().filter_map(piece).collect();
     (if has_times { pieces } else { perf_map::without_times(pieces, asked) }, is_cut)
@@ -62,7 +81,11 @@ pub fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>,
 struct Dump<'a, S: ?Sized> {
     file: &'a S,
     asked: &'a Requested<'a>,
-    has_times: bool,
+    clock: &'a DumpClock,
+    /// Converts times; `None` if that is not possible.
+    scale: Option<Scale>,
+    /// The unwind tables of the code whose record follows.
+    rules: Option<Rules>,
     /// The pieces of code that may move, by the number that the process gave them.
     codes: FxHashMap<u64, Code>,
     /// Debug records whose code has not come yet, by its address.
@@ -77,6 +100,35 @@ struct Dump<'a, S: ?Sized> {
 struct Texts {
     name: Name,
     debug: Option<Debug>,
+    rules: Option<Rules>,
+}
+
+/// The location of the entries of unwind tables in the file.
+#[derive(Debug, Clone, Copy)]
+struct Rules {
+    off: u64,
+    len: u64,
+}
+
+impl Rules {
+    /// Finds the entries in a record by its first bytes: they come before their index.
+    fn in_record(head: &[u8], off: u64, len: u64) -> Option<Self> {
+        let [all, index] = [16, 24].map(|at| u64_at(head, at));
+        let entries = all.checked_sub(index).filter(|entries| (1..=MAX_RULES_BYTES).contains(entries))?;
+        (UNWINDING_LEN.checked_add(all)? <= len).then_some(Self { off: off + UNWINDING_LEN, len: entries })
+    }
+
+    /// Reads the entries, if they are all there.
+    fn of<S: ReadAt + ?Sized>(self, file: &S, left_bytes: &mut u64) -> Vec<u8> {
+        let Some(left) = left_bytes.checked_sub(self.len) else { return Vec::new() };
+        *left_bytes = left;
+        let mut bytes = vec![0; self.len as usize];
+        if file.read(self.off, &mut bytes) < bytes.len() {
+            return Vec::new();
+        }
+        cfi::drop_omitted(&mut bytes);
+        bytes
+    }
 }
 
 /// A piece of code that may move.
@@ -117,21 +169,26 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
         if !is_whole || u32_at(&header, 0) != MAGIC || u32_at(&header, 4) != 1 || header_len < HEADER_LEN {
             return None;
         }
-        self.has_times = u64_at(&header, 32) & ARCH_TIMESTAMPS == 0;
+        let began = u64_at(&header, 24);
+        let is_counter = u64_at(&header, 32) & ARCH_TIMESTAMPS != 0;
+        self.scale = self.clock.scale(is_counter, began);
         let mut off = header_len;
         for _ in 0..MAX_RECORDS {
             let mut head = [0; HEAD_LEN];
             let read = self.file.read(off, &mut head) as u64;
-            let (len, time_ns) = (u64::from(u32_at(&head, 4)), u64_at(&head, 8));
+            let (len, time) = (u64::from(u32_at(&head, 4)), u64_at(&head, 8));
             if read < PREFIX_LEN || len < PREFIX_LEN {
                 return None;
             }
-            let time_ns = if self.has_times { time_ns } else { 0 };
+            let time_ns = self.scale.map_or(0, |scale| scale.ns(time));
             match u32_at(&head, 0) {
                 LOAD if read.min(len) >= LOAD_LEN && !self.load(&head, off, len, time_ns) => {
                     return Some(true);
                 }
                 MOVE if read.min(len) >= MOVE_LEN => self.moved(&head, time_ns),
+                UNWINDING if read.min(len) >= UNWINDING_LEN => {
+                    self.rules = Rules::in_record(&head, off, len);
+                }
                 DEBUG if read.min(len) >= DEBUG_LEN => self.debug(&head, off, len),
                 CLOSE => {
                     self.close(time_ns);
@@ -157,7 +214,7 @@ impl<S: ReadAt + ?Sized> Dump<'_, S> {
         let [start, size, number] = [32, 40, 48].map(|at| u64_at(head, at));
         let start = Avma(start);
         let name = Name { off: off + LOAD_LEN, room: len - LOAD_LEN };
-        let texts = Texts { name, debug: self.debugs.remove(&start) };
+        let texts = Texts { name, debug: self.debugs.remove(&start), rules: self.rules.take() };
         let piece = self.place(start, size, time_ns, texts);
         if self.codes.len() >= MAX_PIECES && !self.codes.contains_key(&number) {
             return false;
@@ -215,11 +272,13 @@ pub fn example(flags: u64) -> Vec<u8> {
     let entry =
         |address: u64, line: u32, file: &[u8]| [words(&[address]), pair(line, 0), file.into()].concat();
     let entries = [entry(0x1000, 7, b"/a.x\0"), entry(0x1010, 8, b"\xff\0")].concat();
+    let tables = [words(&[24, 12, 0]), b"the entries.the index...".to_vec()].concat();
     let debug = |start: u64| record(DEBUG, 8, [words(&[start, 2]), entries.clone()].concat());
     [
         [pair(MAGIC, 1), pair(HEADER_LEN as u32, 62), pair(0, 7), words(&[5, flags])].concat(),
         debug(0x1000),
         load(10, 0x1000, 1, "first"),
+        record(UNWINDING, 20, tables),
         load(20, 0x2000, 2, "second"),
         record(MOVE, 30, moved),
         load(40, 0x1000, 3, "third"),
@@ -260,6 +319,34 @@ mod tests {
         let at_first = vec![(0, 7), (0x10, 8)];
         assert_eq!(told, [(0x1000, at_first), (0x9000, vec![(0x10, 8)]), (0x1000, vec![])]);
         assert!(pieces.iter().flat_map(|piece| &piece.lines).all(|line| *line.file == *b"/a.x"));
+    }
+
+    #[test]
+    fn unwind_tables_belong_to_the_code_that_follows_them() {
+        let rules = |bytes: &[u8]| {
+            let (pieces, _) = find(bytes, &Requested::new(&[0x1000, 0x2000].map(Avma)));
+            pieces.into_iter().map(|piece| (piece.start.0, piece.rules)).collect::<Vec<_>>()
+        };
+        let expected = |second: &[u8]| vec![(0x1000, vec![]), (0x2000, second.to_vec()), (0x1000, vec![])];
+        assert_eq!(rules(&example(0)), expected(b"the entries."));
+        // A record that is not as long as it says, or has an index longer than all.
+        let at = example(0).windows(8).position(|word| word == 24_u64.to_ne_bytes()).expect("it is there");
+        for wrong in [0, 11, 25, u64::MAX] {
+            let mut bytes = example(0);
+            bytes[at..at + 8].copy_from_slice(&wrong.to_ne_bytes());
+            assert_eq!(rules(&bytes), expected(&[]), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_another_namespace_are_converted() {
+        let clock = DumpClock { ahead_ns: Some(4), ..DumpClock::SHARED };
+        let (pieces, _) = find_by(&example(0)[..], &Requested::new(&[Avma(0x1010)]), &clock);
+        let times: Vec<_> = pieces.iter().map(|piece| (piece.since_ns, piece.until_ns)).collect();
+        assert_eq!(times, [(6, 26), (36, 0)]);
+        let unknown = DumpClock { ahead_ns: None, ..clock };
+        let (pieces, _) = find_by(&example(0)[..], &Requested::new(&[Avma(0x1010)]), &unknown);
+        assert_eq!(pieces.iter().map(|piece| &piece.name[..]).collect::<Vec<_>>(), [b"first or third"]);
     }
 
     #[test]

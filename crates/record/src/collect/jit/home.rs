@@ -9,6 +9,8 @@ use crate::proc::{namespace, scan};
 use crate::sys::clock;
 use crate::sys::rooted::PathHandle;
 
+use super::times::{self, DumpClock, Reading};
+
 /// The number of ticks per second in `/proc/PID/stat`, which is the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
 /// The largest difference between the clocks of files and of processes.
@@ -28,6 +30,10 @@ pub(super) struct Home {
     uid: u32,
     /// The start of the process. An older perf map belongs to an earlier process with the same id.
     not_before: SystemTime,
+    /// The same as ns of `CLOCK_MONOTONIC`.
+    began_ns: u64,
+    /// What its time namespace adds to that clock, ns.
+    ahead_ns: Option<i64>,
 }
 
 impl Home {
@@ -40,8 +46,10 @@ impl Home {
         // Both namespaces are unknown if the process has ended meanwhile.
         let is_shared = namespace::mount("self").is_some_and(|own| namespace::mount(tgid) == Some(own));
         let root_after = fs::read_link(&root).ok().filter(|_| is_shared);
-        let not_before = SystemTime::now().checked_sub(age(tgid)? + CLOCKS_APART)?;
-        Some(Self { root, root_after, path: map_path(own_tgid), uid, not_before })
+        let age = age(tgid)? + CLOCKS_APART;
+        let not_before = SystemTime::now().checked_sub(age)?;
+        let (began_ns, ahead_ns) = (ago_ns(age), times::ahead_ns(tgid));
+        Some(Self { root, root_after, path: map_path(own_tgid), uid, not_before, began_ns, ahead_ns })
     }
 
     /// Returns the default for a process that ended before it was looked at: the root folder of the recorder. Memory for code
@@ -50,7 +58,14 @@ impl Home {
         let own_uid = fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
         let age = Duration::from_nanos(clock::monotonic_ns().saturating_sub(since_ns)) + BEGINNING;
         let not_before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        Self { root: PathBuf::from("/"), root_after: None, path: map_path(tgid), uid: own_uid, not_before }
+        let (root, root_after, path) = (PathBuf::from("/"), None, map_path(tgid));
+        Self { root, root_after, path, uid: own_uid, not_before, began_ns: ago_ns(age), ahead_ns: Some(0) }
+    }
+
+    /// Returns the clocks of the process; `begin` is a reading from when the recording began.
+    pub(super) fn clock(&self, begin: Option<Reading>) -> DumpClock {
+        let readings = begin.map(|begin| [begin, begin]);
+        DumpClock { ahead_ns: self.ahead_ns, began_ns: self.began_ns, readings }
     }
 
     /// Finds the current perf map; `None` also if the file belongs to another user.
@@ -84,6 +99,11 @@ fn age(tgid: u32) -> Option<Duration> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
     Duration::try_from_secs_f64(uptime).ok()?.checked_sub(Duration::from_secs(ticks / TICKS_PER_SECOND))
+}
+
+/// Returns the moment that was so long ago, ns `CLOCK_MONOTONIC`.
+fn ago_ns(age: Duration) -> u64 {
+    clock::monotonic_ns().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn map_path(tgid: u32) -> PathBuf {

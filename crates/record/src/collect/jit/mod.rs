@@ -17,6 +17,7 @@ mod lines;
 pub mod perf_map;
 mod read_at;
 mod teller;
+mod times;
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -35,6 +36,7 @@ use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
+use times::{DumpClock, Reading};
 
 /// The number of distinct addresses of all processes that are remembered: 16 MiB of memory. Further ones stay unnamed.
 const MAX_HITS: usize = 512 << 10;
@@ -87,6 +89,8 @@ pub(crate) struct Jit {
     rows: Vec<Made>,
     /// The thread that reads files. It is started for the first one.
     teller: Option<Teller>,
+    /// The processor counter when the recording began.
+    began: Option<Reading>,
     pub(crate) told: JitCounts,
 }
 
@@ -120,13 +124,14 @@ struct Files {
     map: Option<HeldFile>,
     /// The length of the map when the first code of the process was seen; 0 if it did not exist, or was another file.
     known_len: u64,
-    dumps: Vec<HeldFile>,
+    /// Each with the clocks of the process that writes it.
+    dumps: Vec<(HeldFile, DumpClock)>,
 }
 
 impl Jit {
     pub(super) fn new(room: Room) -> Self {
         let (lives, rows, told) = Default::default();
-        Self { lives, room, hit_count: 0, rows, teller: None, told }
+        Self { lives, room, hit_count: 0, rows, teller: None, began: Reading::now(), told }
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -256,9 +261,10 @@ impl Jit {
             let open = || place.open(&growing).filter(|file| home.trusts(file));
             let held = self.room.hold(open);
             let is_new =
-                |held: &HeldFile| files.dumps.iter().all(|old| inode(&old.file) != inode(&held.file));
+                |held: &HeldFile| files.dumps.iter().all(|(old, _)| inode(&old.file) != inode(&held.file));
             let held = held.filter(is_new);
-            files.dumps.extend(held);
+            let clock = home.clock(self.began);
+            files.dumps.extend(held.map(|held| (held, clock)));
         }
     }
 
@@ -344,9 +350,9 @@ impl Files {
 
     /// Returns the files as they are now. Dumps come first, because they have times; `None` stands for a file that cannot be held open.
     fn sources(&self, map_may_be_reused: bool) -> Vec<Option<NamesFile>> {
-        let dumps = self.dumps.iter().map(|held| NamesFile::now(&held.file, false, 0, false));
+        let dumps = self.dumps.iter().map(|(held, clock)| NamesFile::dump(&held.file, *clock));
         let map = self.map.iter();
-        let map = map.map(|held| NamesFile::now(&held.file, true, self.known_len, map_may_be_reused));
+        let map = map.map(|held| NamesFile::map(&held.file, self.known_len, map_may_be_reused));
         dumps.chain(map).collect()
     }
 }

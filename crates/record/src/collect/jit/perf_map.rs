@@ -68,17 +68,17 @@ pub fn find_in(reader: impl BufRead, known_len: u64, asked: &Requested<'_>) -> i
     Ok(pieces.into_iter().map(NamedCode::into_piece).collect())
 }
 
-/// Gives pieces of code without times, in the order in which they were made, the names that they could have: of the lines, those that
-/// belong to one name alone.
+/// Gives pieces of code without times, in the order in which they were made, the names that they could have: of lines and unwind
+/// tables, those that belong to one name alone.
 pub(super) fn without_times(made: Vec<Piece>, asked: &Requested<'_>) -> Vec<Piece> {
     let mut pieces: Vec<NamedCode> = Vec::new();
     let mut at = vec![usize::MAX; asked.len()];
-    let mut lines = FxHashMap::default();
-    for Piece { start, end, name, lines: own, .. } in made {
+    let mut facts = FxHashMap::default();
+    for Piece { start, end, name, lines, rules, .. } in made {
         let held = &mut at[asked.within(start, end)];
         if !held.is_empty() {
             take(&mut pieces, held, &NamedCode { start, end, names: vec![name.clone()] });
-            lines.insert((start, end, name), own);
+            facts.insert((start, end, name), (lines, rules));
         }
         if pieces.len() > 2 * at.len() + 1024 {
             compact(&mut pieces, &mut at);
@@ -87,8 +87,8 @@ pub(super) fn without_times(made: Vec<Piece>, asked: &Requested<'_>) -> Vec<Piec
     compact(&mut pieces, &mut at);
     let piece = |named: NamedCode| {
         let piece = named.into_piece();
-        let lines = lines.remove(&(piece.start, piece.end, piece.name.clone())).unwrap_or_default();
-        Piece { lines, ..piece }
+        let (lines, rules) = facts.remove(&(piece.start, piece.end, piece.name.clone())).unwrap_or_default();
+        Piece { lines, rules, ..piece }
     };
     pieces.into_iter().map(piece).collect()
 }

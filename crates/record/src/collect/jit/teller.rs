@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
 
+use super::times::{DumpClock, Reading};
 use super::{Requested, dump, perf_map};
 use crate::sys::usage;
 use crate::track::jit::Piece;
@@ -28,7 +29,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct NamesFile {
     file: File,
-    is_map: bool,
+    /// The clocks of the writer of a dump; `None` for a perf map.
+    clock: Option<DumpClock>,
     /// The length of a perf map when the first code of the process was seen, bytes.
     known_len: u64,
     /// The length of the file, bytes.
@@ -74,13 +76,27 @@ pub(super) struct Teller {
 }
 
 impl NamesFile {
-    /// Takes a file in its current state. If it `may_be_reused`, the next program of the process may overwrite it later, and then the file is
-    /// not read.
-    pub(super) fn now(file: &File, is_map: bool, known_len: u64, may_be_reused: bool) -> Option<Self> {
+    /// Takes a perf map in its current state. If it `may_be_reused`, the next program of the process may overwrite it later, and then
+    /// the file is not read.
+    pub(super) fn map(file: &File, known_len: u64, may_be_reused: bool) -> Option<Self> {
         let file = file.try_clone().ok()?;
         let meta = file.metadata().ok()?;
         let unchanged_since = may_be_reused.then(|| (meta.mtime(), meta.mtime_nsec()));
-        Some(Self { file, is_map, known_len, len: meta.len(), unchanged_since })
+        Some(Self { file, clock: None, known_len, len: meta.len(), unchanged_since })
+    }
+
+    /// Takes a dump in its current state; all its times have passed.
+    pub(super) fn dump(file: &File, clock: DumpClock) -> Option<Self> {
+        let file = file.try_clone().ok()?;
+        let len = file.metadata().ok()?.len();
+        let readings = clock.readings.and_then(|[begin, _]| Some([begin, Reading::now()?]));
+        Some(Self {
+            file,
+            clock: Some(DumpClock { readings, ..clock }),
+            known_len: 0,
+            len,
+            unchanged_since: None,
+        })
     }
 
     /// Returns true if the file was not modified since.
@@ -164,8 +180,8 @@ fn tell(wanted: NamesRequest, budget: &mut u64) -> Answer {
     let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
     for source in &sources {
         let addresses = Requested::new(&asked);
-        let (found, is_cut) = if !source.is_map {
-            dump::find(&source.file, &addresses)
+        let (found, is_cut) = if let Some(clock) = &source.clock {
+            dump::find_by(&source.file, &addresses, clock)
         } else if let Some(left) = budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
             *budget = left;
             perf_map::find(&source.file, source.len, source.known_len, &addresses).unwrap_or_default()
@@ -198,7 +214,7 @@ mod tests {
     }
 
     fn wanted(file: &File, may_be_reused: bool) -> NamesRequest {
-        let sources = vec![NamesFile::now(file, true, 1 << 20, may_be_reused).expect("a file")];
+        let sources = vec![NamesFile::map(file, 1 << 20, may_be_reused).expect("a file")];
         NamesRequest { tgid: 7, since_ns: 5, asked: vec![Avma(0x1000)], sources }
     }
 

@@ -111,6 +111,7 @@ impl Tracker {
                 since_ns: piece.since_ns,
                 until_ns: piece.until_ns,
                 name: &piece.name[..],
+                rules: &piece.rules[..],
                 lines: piece
                     .lines
                     .iter()

@@ -42,18 +42,8 @@ impl Recorded {
     }
 
     pub(in crate::stacks::repair) fn sections(&self, machine: Machine) -> UnwindSections<'_> {
-        UnwindSections {
-            machine,
-            eh_frame: &self.section,
-            eh_frame_at: self.at,
-            eh_frame_hdr: &[],
-            eh_frame_hdr_at: Svma(0),
-            debug_frame: &[],
-            of_go: &self.of_go,
-            text: None,
-            got: None,
-            stubs: Vec::new(),
-        }
+        let entries = UnwindSections::of_entries(machine, &self.section);
+        UnwindSections { eh_frame_at: self.at, of_go: &self.of_go, ..entries }
     }
 
     /// Returns true if the tables do not cover some of the code at these offsets, which may be return addresses.
