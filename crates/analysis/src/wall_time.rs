@@ -14,6 +14,8 @@ pub struct WallTime {
     pub cpu: Option<Amount>,
     /// What they waited, by kind.
     pub waits: BTreeMap<WaitKind, Amount>,
+    /// What kernel threads without work waited, if that is not among `waits`.
+    pub idle: Amount,
 }
 
 impl WallTime {
@@ -30,13 +32,15 @@ impl WallTime {
         }
         let has_cpu_time = loaded.tables.parts.events().iter().any(waits(Meaning::CpuTime));
         let kinds = Kinds::new(&loaded.tables);
-        let mut wall = Self { cpu: has_cpu_time.then(Amount::default), waits: BTreeMap::new() };
+        let mut wall =
+            Self { cpu: has_cpu_time.then(Amount::default), waits: BTreeMap::new(), idle: Amount::default() };
         for sum in &loaded.hits.wall {
             let amount = Amount { samples: sum.samples, weight: sum.weight };
             match (loaded.waits.facts(sum.wait), &mut wall.cpu) {
-                (Some(facts), _) => {
-                    wall.waits.entry(kinds.of(facts, sum.kernel)).or_default().add(amount);
-                }
+                (Some(facts), _) => match kinds.of(facts, sum.kernel) {
+                    WaitKind::IdleKernelThread if loaded.filter.skips_idle => wall.idle.add(amount),
+                    kind => wall.waits.entry(kind).or_default().add(amount),
+                },
                 (None, Some(cpu)) => cpu.add(amount),
                 (None, None) => {}
             }
@@ -44,7 +48,7 @@ impl WallTime {
         Some(wall)
     }
 
-    /// Adds up everything.
+    /// Adds up everything but [`idle`](Self::idle).
     pub fn whole(&self) -> Amount {
         let mut whole = self.cpu.unwrap_or_default();
         self.waits.values().for_each(|amount| whole.add(*amount));

@@ -43,8 +43,14 @@ pub fn cut(recording: &Recording, filter: &Filter, writer: &mut Writer) -> Resul
     let spaces = Spaces::replay(&tables.lifecycle, &tables.mappings);
     let cgroups = Cgroups::replay(&tables);
     let events = filter.events.among(tables.parts.events());
-    let selection =
-        Selection { tables: &tables, spaces: &spaces, cgroups: &cgroups, filter, events: &events };
+    let selection = Selection {
+        tables: &tables,
+        spaces: &spaces,
+        cgroups: &cgroups,
+        filter,
+        events: &events,
+        idle: None,
+    };
     let excerpt = Excerpt { recording, selection, what: Contents::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());
     let version = env!("CARGO_PKG_VERSION");

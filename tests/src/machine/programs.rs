@@ -76,6 +76,8 @@ programs! {
     returns: "returns.c", [AS_DISTRIBUTED];
     /// Has static probes.
     statics: "statics.c", [["-O2", "-g", "-fomit-frame-pointer"]];
+    /// Waits for events, timers, signals, changes of files, locks and messages.
+    waits_in_files: "waits_in_files.c", [["-O1", "-g", "-pthread"]];
     /// Has threads that wait for known times.
     waits: "waits.c", [["-O1", "-g", "-fomit-frame-pointer", "-pthread"]];
     /// Has threads that wait for a CPU.

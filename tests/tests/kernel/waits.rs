@@ -8,7 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
-use icecore_tests::machine::{Recorded, Sample, monotonic_ns, text, waits};
+use icecore_tests::machine::{Recorded, Sample, monotonic_ns, text, waits, waits_in_files};
 
 const WAITS: &str = "off-cpu,run-delay";
 const NEED_USERFAULTFD: [&str; 2] = ["faults_in", "overwrites"];
@@ -518,4 +518,52 @@ fn root_views_say_for_what_threads_waited_and_who_ended_it() {
     let told = told["sleeps"][0];
     // By its clock it also waited for a CPU. On a busy machine it has its name only after it has slept once or twice.
     assert!((38 * 4_950_000..told + told / 50).contains(&slept), "{slept} of {told} ns");
+}
+
+#[test]
+fn root_waits_in_files_that_hold_no_data_have_kinds() {
+    let program = waits_in_files();
+    let recorded = Recorded::new(&["--off-cpu-only=1ms"], &[program.to_str().expect("plain text"), "4"]);
+    let samples = recorded.samples(&["--event", "off-cpu"]);
+    for (function, kind) in [
+        ("wait_event", "eventfd"),
+        ("wait_timer", "timerfd"),
+        ("wait_signal", "signal"),
+        ("wait_change", "file change"),
+        ("wait_lock", "file lock"),
+        ("wait_message", "ipc"),
+    ] {
+        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.has(function)).collect();
+        let others: Vec<&str> =
+            own.iter().map(|sample| sample.0["wait"]["kind"].as_str().expect("a kind")).collect();
+        assert!(others.iter().all(|of| *of == kind), "{function}: {others:?}");
+        let waited_ns = weight(own.into_iter());
+        assert!((180_000_000..400_000_000).contains(&waited_ns), "{function}: {waited_ns}");
+    }
+}
+
+#[test]
+fn root_threads_of_the_kernel_without_work_are_left_out_and_counted() {
+    let recorded = Recorded::new::<&str>(&["-a", "--off-cpu=1ms", "-d", "1"], &[]);
+    let kinds = |options: &[&str]| -> BTreeMap<String, f64> {
+        let top =
+            recorded.json("top", &[&["--by", "wait", "--event", "off-cpu", "-n", "1000"], options].concat());
+        let row = |row: &Value| {
+            (row["name"].as_str().expect("a name").to_owned(), row["total"].as_f64().expect("a number"))
+        };
+        top["rows"].as_array().expect("rows").iter().map(row).collect()
+    };
+    let (shown, all) = (kinds(&[]), kinds(&["--idle"]));
+    let idle_ns = all["idle kernel thread"];
+    // Each CPU has several threads that rarely have work.
+    assert!(idle_ns > 5e9, "{all:#?}");
+    for name in
+        ["idle kernel thread", "other (rescuer_thread)", "other (worker_thread)", "other (smpboot_thread_fn)"]
+    {
+        assert!(!shown.contains_key(name), "{shown:#?}");
+    }
+    let (shown_ns, all_ns): (f64, f64) = (shown.values().sum(), all.values().sum());
+    assert_eq!(shown_ns + idle_ns, all_ns, "nothing else is left out");
+    let summary = recorded.json("summary", &[]);
+    assert_eq!(summary["wall_time"]["idle_kernel_threads_ns"].as_f64(), Some(idle_ns));
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use icecore_format::records::{Cause, Loss, Wait, WaitFlags};
+use icecore_format::records::{Cause, KernelSymbol, Loss, Wait, WaitFlags, WaitState};
 use icecore_tests::inside::{answer, golden, json, run_in, text};
-use icecore_tests::synthetic::{Builder, START_NS, waiting};
+use icecore_tests::synthetic::{Builder, KERNEL, START_NS, waiting};
 use serde_json::{Value, json};
 
 const FILE: &str = "DIR/x.icecore";
@@ -269,4 +269,82 @@ fn a_shortened_stack_is_no_lost_sample() {
     builder.losses = vec![loss(Cause::RATE_LOWERED, 7), loss(Cause::RING_FULL_SAMPLE, 100)];
     let page = text(made(builder).path(), &format!("summary {FILE}"));
     assert!(page.contains("300, 100 lost (25.0%): ring_full_sample 100; besides: rate_lowered 7"), "{page}");
+}
+
+/// Adds a kernel thread that waits: 400 ms in its main function, 30 ms at work, 20 ms in its main function where no signal ends that.
+fn with_kernel_thread(mut builder: Builder) -> Builder {
+    let names = ["ret_from_fork", "kthread", "worker_thread", "process_one_work"];
+    let code = |number: u64| KERNEL + 0x10_000 + number * 0x100;
+    for (number, name) in (0..).zip(names) {
+        let (start, name) = (code(number), builder.string(name));
+        builder.kernel_symbols.push(KernelSymbol { start, end: start + 0x100, name, module: 0 });
+    }
+    let task = builder.task(50, 50, "kworker/0:1");
+    let stack: Vec<u64> = [3, 2, 1, 0].map(|number| code(number) + 0x10).to_vec();
+    let (idle, working) = (&stack[1..], &stack[..]);
+    for (at_ms, ms, kernel, state) in [
+        (800, 400, idle, WaitState::IDLE),
+        (830, 30, working, WaitState::SLEEPING),
+        (850, 20, idle, WaitState::UNINTERRUPTIBLE),
+        // It waits for a CPU.
+        (855, 5, idle, WaitState::RUNNABLE),
+    ] {
+        let event = if state == WaitState::RUNNABLE { 2 } else { 1 };
+        let sample = builder.sample(at_ms * MS, 0, task, &[], kernel);
+        (sample.event, sample.weight) = (event, ms * MS);
+        let (time_ns, ended_ns) = (START_NS + at_ms * MS, START_NS + at_ms * MS);
+        let wait =
+            Wait { time_ns, task, event, state, began_ns: ended_ns - ms * MS, ended_ns, ..builder.waits[0] };
+        builder.waits.push(Wait { waker_time_ns: 0, flags: WaitFlags::default(), ..wait });
+    }
+    builder.waits.sort_by_key(|wait| wait.time_ns);
+    builder
+}
+
+#[test]
+fn threads_of_the_kernel_without_work_are_left_out_and_counted() {
+    let dir = made(with_kernel_thread(waiting(&ALL)));
+    let shown = [
+        ("futex", 200),
+        ("sleep", 50),
+        ("other (process_one_work)", 30),
+        ("other (worker_thread)", 20),
+        ("run-delay", 15),
+    ];
+    assert_eq!(rows(dir.path(), "--by wait"), expected(&shown));
+    let all: Vec<(&str, u64)> = [("idle kernel thread", 400)].into_iter().chain(shown).collect();
+    assert_eq!(rows(dir.path(), "--by wait --idle"), expected(&all));
+    assert_eq!(
+        rows(dir.path(), "--by wait --pid 50"),
+        expected(
+            &shown[2..]
+                .iter()
+                .map(|(name, ms)| (*name, if *name == "run-delay" { 5 } else { *ms }))
+                .collect::<Vec<_>>()
+        )
+    );
+    assert_eq!(json(dir.path(), &format!("tree {FILE} --event off-cpu"))["total_weight"], 300 * MS);
+    assert_eq!(json(dir.path(), &format!("tree {FILE} --event off-cpu --idle"))["total_weight"], 700 * MS);
+    let said = "1 wait of a kernel thread without work left out, 400.0 ms (--idle shows them)";
+    let (shown, all) = (
+        text(dir.path(), &format!("top {FILE} --by wait")),
+        text(dir.path(), &format!("top {FILE} --by wait --idle")),
+    );
+    assert!(shown.contains(said) && !all.contains("left out"), "{shown}");
+    let wall =
+        |options: &str| json(dir.path(), format!("summary {FILE} {options}").trim_end())["wall_time"].clone();
+    assert_eq!(wall("")["total_ns"], 615 * MS);
+    assert_eq!(wall("")["idle_kernel_threads_ns"], 400 * MS);
+    assert_eq!(
+        (&wall("--idle")["total_ns"], &wall("--idle")["idle_kernel_threads_ns"]),
+        (&json!(1015 * MS), &json!(0))
+    );
+    let page = text(dir.path(), &format!("summary {FILE}"));
+    assert!(page.contains("; besides, 400.0 ms of kernel threads without work (--idle)"), "{page}");
+    let samples = |options: &str| {
+        text(dir.path(), format!("samples {FILE} --event off-cpu --json {options}").trim_end())
+            .lines()
+            .count()
+    };
+    assert_eq!((samples(""), samples("--idle")), (5, 6));
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{StackRepair, WalkEnd};
 
@@ -23,6 +24,7 @@ use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, need
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::Impossible;
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
+use crate::stacks::idle::IdleWaits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, suspects};
 use crate::stacks::waits::WaitGroups;
@@ -56,6 +58,8 @@ pub struct Loaded<'a> {
     pub hits: Hits,
     /// The groups of waits that the samples name; none unless waits are counted apart.
     pub waits: WaitGroups,
+    /// The waits of kernel threads without work, if they are left out.
+    idle: Option<IdleWaits>,
     /// Where files of images are searched.
     pub search: &'a Search,
     /// Walks that cannot be whole. Finding them takes time.
@@ -103,7 +107,10 @@ impl<'a> Loaded<'a> {
         search: &'a Search,
         apart: Apart,
     ) -> Self {
-        let is_part = filter.skips_blocks() && needed::is_possible(recording);
+        // Whether a thread has work is seen in its stack.
+        let has_waits = recording.entries().iter().any(|entry| entry.header.kind == Kind::WAITS);
+        let skips_idle = filter.skips_idle && has_waits;
+        let is_part = filter.skips_blocks() && !skips_idle && needed::is_possible(recording);
         let wakers = apart.waits == WaitsApart::Wakers;
         let Begun { mut tables, spaces, stacks } = if is_part {
             Begun::of(load_without_nodes(recording))
@@ -123,7 +130,8 @@ impl<'a> Loaded<'a> {
         let counted = format!("{filter:?} {events:?} {apart:?}");
         let has = Extent { nodes: !is_part, wakers };
         let (repaired, calls) = stacks.take(source, &mut tables, has, &counted);
-        let selection = source.selection(&tables);
+        let idle = skips_idle.then(|| IdleWaits::find(&tables));
+        let selection = Selection { idle: idle.as_ref(), ..source.selection(&tables) };
         let samples = |entry: &_| repaired.samples(recording, &tables, entry);
         let wakers = wakers.then(|| WakerStacks::find(selection, samples));
         let waits = if apart.needs_waits() {
@@ -156,6 +164,7 @@ impl<'a> Loaded<'a> {
             repaired,
             hits,
             waits,
+            idle,
             search,
             suspects: OnceLock::new(),
             calls,
@@ -173,7 +182,7 @@ impl<'a> Loaded<'a> {
 
     /// Returns the selection of samples.
     pub fn selection(&self) -> Selection<'_> {
-        self.source().selection(&self.tables)
+        Selection { idle: self.idle.as_ref(), ..self.source().selection(&self.tables) }
     }
 
     /// Returns true if the outermost frame of a user stack is a proven start. `begins` is true if its name is that of an entry

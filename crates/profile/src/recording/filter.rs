@@ -32,6 +32,8 @@ pub struct Filter {
     pub to: Option<Moment>,
     /// Which frames are kept.
     pub sides: Sides,
+    /// Waits of kernel threads without work are left out.
+    pub skips_idle: bool,
 }
 
 /// Which frames of a stack are kept.

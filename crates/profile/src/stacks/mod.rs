@@ -2,6 +2,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | `idle` | waits of kernel threads without work |
 //! | `selection`, [`hits`] | samples, filtered and made distinct |
 //! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
 //! | `counters` | values of counters, filtered |
@@ -15,6 +16,7 @@
 pub mod calls;
 mod counters;
 pub mod hits;
+pub(crate) mod idle;
 pub mod kernel;
 pub mod locate;
 pub mod mounts;

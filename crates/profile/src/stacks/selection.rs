@@ -10,6 +10,7 @@ use crate::recording::events::ChosenEvents;
 use crate::recording::filter::{Filter, Sides};
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
+use crate::stacks::idle::IdleWaits;
 
 /// What samples share that hit the same code in the same thread or process. The order makes equal stacks neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,8 @@ pub struct Selection<'a> {
     pub filter: &'a Filter,
     /// Which events are requested.
     pub events: &'a ChosenEvents,
+    /// The waits of kernel threads without work, if they are left out.
+    pub idle: Option<&'a IdleWaits>,
 }
 
 impl Selection<'_> {
@@ -105,7 +108,8 @@ impl Selection<'_> {
     }
 
     pub(super) fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
-        if !(self.events.has(sample.event) && self.wants_but_for_event(phase, sample)) {
+        if !self.events.has(sample.event) || !self.wants_but_for_event(phase, sample) || self.is_idle(sample)
+        {
             return None;
         }
         let (user, kernel) = match self.filter.sides {
@@ -122,6 +126,11 @@ impl Selection<'_> {
     /// Returns true if the filter admits a sample, whatever its event is.
     pub(super) fn wants_but_for_event(&self, phase: &Phase, sample: &Sample) -> bool {
         phase.wanted && self.filter.wants_sample(sample, self.tables.parts.zero_ns())
+    }
+
+    /// Returns true if a sample is left out because it is a wait without work.
+    pub(super) fn is_idle(&self, sample: &Sample) -> bool {
+        self.idle.is_some_and(|idle| idle.has(sample))
     }
 
     /// Returns true if a block may hold a requested sample.

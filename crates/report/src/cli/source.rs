@@ -38,6 +38,9 @@ pub struct Select {
     /// Only kernel frames; samples without any are dropped
     #[arg(long)]
     pub kernel: bool,
+    /// Also waits of kernel threads that have no work
+    #[arg(long)]
+    pub idle: bool,
     /// Only samples with a function anywhere in the stack that has this name, or that matches
     #[arg(long, value_name = "NAME|REGEX")]
     pub focus: Option<NamePattern>,
@@ -107,6 +110,7 @@ impl Which {
             from: self.from,
             to: self.to,
             sides: Sides::Both,
+            skips_idle: false,
         }
     }
 }
@@ -126,6 +130,7 @@ impl Select {
                 (_, true) => Sides::Kernel,
                 _ => Sides::Both,
             },
+            skips_idle: !self.idle,
             ..filter
         }
     }
@@ -152,7 +157,12 @@ impl Select {
             .chain(pattern("hide", &self.hide))
             .chain(pattern("show", &self.show));
         let ignores_case = self.ignore_case && self.has_patterns();
-        let flags = [(ignores_case, " --ignore-case"), (self.user, " --user"), (self.kernel, " --kernel")];
+        let flags = [
+            (ignores_case, " --ignore-case"),
+            (self.user, " --user"),
+            (self.kernel, " --kernel"),
+            (self.idle, " --idle"),
+        ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
     }

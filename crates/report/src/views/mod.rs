@@ -32,7 +32,7 @@ use icecore_format::records::Maker;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::path::shown;
-use icecore_text::quantity::{count, percent, things, weight};
+use icecore_text::quantity::{count, duration, percent, things, weight};
 use icecore_text::{Page, Style};
 
 /// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
@@ -102,6 +102,13 @@ fn selection(report: &Report<'_>, page: &mut Page) {
 fn omissions(report: &Report<'_>, page: &mut Page) {
     if let Some(unshown) = events::unshown(report) {
         page.sentence(Style::Dim, 0, &unshown);
+    }
+    let (idle, idle_ns) = report.loaded.hits.seen.idle;
+    if idle > 0 {
+        let are = if idle == 1 { "wait of a kernel thread" } else { "waits of kernel threads" };
+        let text =
+            format!("{} {are} without work left out, {} (--idle shows them)", count(idle), duration(idle_ns));
+        page.sentence(Style::Dim, 0, &text);
     }
     let without = report.loaded.hits.seen.without_frames;
     if without > 0 {

@@ -57,7 +57,7 @@ struct All<'a> {
 impl<'a> All<'a> {
     fn new(loaded: &'a Loaded<'a>) -> Self {
         let (filter, events) = (Filter::default(), ChosenEvents::default());
-        let selection = Selection { filter: &filter, events: &events, ..loaded.selection() };
+        let selection = Selection { filter: &filter, events: &events, idle: None, ..loaded.selection() };
         let apart = Apart { threads: true, cpus: true, no_stacks: true, ..Apart::default() };
         let samples = |entry: &Entry| loaded.repaired.samples(loaded.recording, &loaded.tables, entry);
         Self { loaded, hits: hits::count(selection, apart, &WaitGroups::default(), samples) }

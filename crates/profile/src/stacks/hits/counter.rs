@@ -24,6 +24,8 @@ pub(super) struct Counter<'a> {
     wall: Map<(u32, u32), Sums>,
     /// Samples and weight by event: those that are requested, and those that are requested but for their event.
     events: [[Sums; EVENTS]; 2],
+    /// Samples and weight of waits without work that are left out.
+    idle: Sums,
     damage: Vec<Damage>,
     /// The task under which each task is counted, and its phase at its last sample.
     phases: Map<u32, (u32, Phase)>,
@@ -69,6 +71,7 @@ impl<'a> Counter<'a> {
             without_frames,
             wall,
             events,
+            idle: (0, 0),
             damage,
             phases,
             leaders,
@@ -111,8 +114,10 @@ impl<'a> Counter<'a> {
             }
         }
         let Some(key) = selection.key_in(phase, sample) else {
-            if !selection.events.has(sample.event) && selection.wants_but_for_event(phase, sample) {
-                add(&mut self.events[1][usize::from(sample.event)], (1, sample.weight));
+            if selection.wants_but_for_event(phase, sample) {
+                let is_requested = selection.events.has(sample.event);
+                let of_event = &mut self.events[1][usize::from(sample.event)];
+                add(if is_requested { &mut self.idle } else { of_event }, (1, sample.weight));
             }
             return;
         };
@@ -164,6 +169,7 @@ impl<'a> Counter<'a> {
             std::mem::swap(&mut self.moments, &mut other.moments);
         }
         self.without_frames += other.without_frames;
+        add(&mut self.idle, other.idle);
         self.recorded += other.recorded;
         let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
         events.for_each(|(sum, more)| add(sum, more));
@@ -229,7 +235,8 @@ impl<'a> Counter<'a> {
             let hit = (0..=u8::MAX).zip(sums).filter(|(_, (samples, _))| *samples > 0);
             hit.map(seen).collect()
         });
-        let seen = SampleFacts { without_frames: self.without_frames, events, unshown, shift: self.shift };
+        let Self { without_frames, idle, shift, .. } = self;
+        let seen = SampleFacts { without_frames, events, unshown, idle, shift };
         Hits { rows, cells, moments, seen, slices: self.slices, wall, damage: self.damage }
     }
 }

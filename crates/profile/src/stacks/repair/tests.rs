@@ -84,6 +84,7 @@ impl Recorded {
             cgroups: &cgroups,
             filter: &filter,
             events: &events,
+            idle: None,
         };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
         let mut batch = Batch::new(selection, &locator, &tables, &mut unwinder);

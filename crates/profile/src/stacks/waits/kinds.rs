@@ -5,6 +5,7 @@ use icecore_format::records::{EventMeaning, WaitState};
 
 use super::WaitFacts;
 use crate::recording::load::Tables;
+use crate::stacks::idle::{Depth, may_be_idle};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, kernel_place, steps};
 
@@ -35,6 +36,28 @@ pub enum WaitKind {
     RunDelay,
     /// For a page of its stack that the recorder reads.
     Recorder,
+    /// For an event that a program counts in a file: eventfd.
+    Event,
+    /// For a timer that is a file: timerfd.
+    Timer,
+    /// For a signal, or for one that is read from a file: signalfd.
+    Signal,
+    /// For a change of files: inotify, fanotify.
+    Notify,
+    /// For the end of a request to io_uring, or for one.
+    Uring,
+    /// For a terminal, also a pseudo-terminal.
+    Terminal,
+    /// For a lock on a file.
+    FileLock,
+    /// For a message or a semaphore of System V or POSIX.
+    Ipc,
+    /// For a file system in user space (FUSE), or, as one, for a request.
+    Fuse,
+    /// For a fault that another thread has (userfaultfd).
+    FaultReport,
+    /// For work, as a thread of the kernel.
+    IdleKernelThread,
     /// In a function of the kernel of which the table says nothing.
     Other(Box<str>),
     /// The kernel stack is missing, or none of its functions has a name.
@@ -57,6 +80,17 @@ impl WaitKind {
             Self::Stopped => "stopped",
             Self::RunDelay => "run-delay",
             Self::Recorder => "recorder",
+            Self::Event => "eventfd",
+            Self::Timer => "timerfd",
+            Self::Signal => "signal",
+            Self::Notify => "file change",
+            Self::Uring => "io_uring",
+            Self::Terminal => "terminal",
+            Self::FileLock => "file lock",
+            Self::Ipc => "ipc",
+            Self::Fuse => "fuse",
+            Self::FaultReport => "userfaultfd",
+            Self::IdleKernelThread => "idle kernel thread",
             Self::Other(function) => return format!("other ({function})"),
             Self::Unknown => "unknown",
         };
@@ -71,8 +105,10 @@ const PAGE_FAULT: [&str; 2] = ["handle_mm_fault", "handle_userfault"];
 const RECORDER: &str = "_take_wait_stack";
 
 /// How functions begin in which threads wait for anything: the scheduler's own, and those that wait for a completion.
-const ANYTHING: [&str; 8] = [
+const ANYTHING: [&str; 9] = [
     "__schedule",
+    // The waits of wait_event_interruptible_locked_irq, whichever function they are in.
+    "do_wait_intr",
     "schedule",
     "preempt_schedule",
     "__cond_resched",
@@ -85,7 +121,7 @@ const ANYTHING: [&str; 8] = [
 const PARENT: [&str; 2] = ["kernel_clone", "_do_fork"];
 
 /// Functions of the kernel, and for what threads wait in them. A name that ends with `*` stands for all that begin so.
-const TABLE: [(WaitKind, &[&str]); 9] = [
+const TABLE: [(WaitKind, &[&str]); 19] = [
     (WaitKind::Sleep, &["hrtimer_nanosleep*", "do_nanosleep", "common_nsleep*", "__x64_sys_clock_nanosleep"]),
     (WaitKind::Futex, &["futex_*", "__futex_*", "do_futex", "rt_mutex_wait_proxy_lock"]),
     (
@@ -155,6 +191,43 @@ const TABLE: [(WaitKind, &[&str]); 9] = [
         ],
     ),
     (WaitKind::Child, &["do_wait", "__do_wait", "kernel_wait*", "wait_for_vfork_done"]),
+    (WaitKind::Event, &["eventfd_read", "eventfd_write"]),
+    (WaitKind::Timer, &["timerfd_read*"]),
+    (
+        WaitKind::Signal,
+        &[
+            "signalfd_dequeue",
+            "signalfd_read*",
+            "do_sigtimedwait",
+            "__do_sys_rt_sigtimedwait",
+            "sigsuspend",
+            "__x64_sys_pause",
+            "__arm64_sys_pause",
+            "__do_sys_pause",
+        ],
+    ),
+    (WaitKind::Notify, &["inotify_read", "fanotify_read", "fanotify_get_response", "fanotify_handle_event"]),
+    (WaitKind::Uring, &["io_cqring_*", "io_wq_worker", "io_sq_thread", "io_sqpoll_wait_sq"]),
+    (
+        WaitKind::Terminal,
+        &["n_tty_read", "n_tty_write", "tty_wait_until_sent", "tty_ldisc_*", "tty_port_block_til_ready"],
+    ),
+    (
+        WaitKind::FileLock,
+        &["flock_lock_*", "locks_lock_*", "posix_lock_*", "fcntl_setlk*", "do_lock_file_wait"],
+    ),
+    (WaitKind::Ipc, &["do_msgrcv", "do_msgsnd", "do_semtimedop", "__do_semtimedop", "wq_sleep", "do_mq_*"]),
+    (
+        WaitKind::Fuse,
+        &[
+            "request_wait_answer",
+            "fuse_dev_do_read",
+            "fuse_wait_on_page_writeback",
+            "fuse_get_req",
+            "fuse_block_alloc",
+        ],
+    ),
+    (WaitKind::FaultReport, &["userfaultfd_read*", "userfaultfd_ctx_read"]),
     (
         WaitKind::Stopped,
         &["do_signal_stop", "ptrace_*", "do_jobctl_trap", "do_freezer_trap", "jobctl_trap_*"],
@@ -206,7 +279,10 @@ impl<'a> Kinds<'a> {
         match event {
             Some(event) if event.meaning == EventMeaning::RUN_DELAY => WaitKind::RunDelay,
             _ if state == WaitState::STOPPED => WaitKind::Stopped,
-            _ => of_stack(self.tables, &self.symbols, kernel_stack),
+            _ => {
+                let meaning = event.map_or(EventMeaning::UNKNOWN, |event| event.meaning);
+                of_stack(self.tables, &self.symbols, kernel_stack, may_be_idle(meaning, state))
+            }
         }
     }
 
@@ -216,12 +292,17 @@ impl<'a> Kinds<'a> {
     }
 }
 
-fn of_stack(tables: &Tables, symbols: &KernelSymbols, stack: u32) -> WaitKind {
+fn of_stack(tables: &Tables, symbols: &KernelSymbols, stack: u32, may_be_idle: bool) -> WaitKind {
     let name = |step| match kernel_place(tables, step) {
         CodeLocation::Kernel(part, address) => symbols.find(part, address).map(|row| tables.text(row.name)),
         _ => None,
     };
-    of_names(steps(tables, stack).filter_map(name))
+    let names: Vec<Option<&str>> = steps(tables, stack).map(name).collect();
+    let depth = names.iter().rev().try_fold(Depth::Root, |depth, name| depth.call((*name)?));
+    if may_be_idle && depth.is_some_and(Depth::is_idle) {
+        return WaitKind::IdleKernelThread;
+    }
+    of_names(names.into_iter().flatten())
 }
 
 #[cfg(test)]
@@ -253,6 +334,18 @@ mod tests {
             ("schedule handle_userfault do_anonymous_page __handle_mm_fault", WaitKind::PageFault),
             ("schedule schedule_preempt_disabled rwsem_down_read_slowpath down_read", WaitKind::KernelLock),
             ("schedule do_wait kernel_wait4", WaitKind::Child),
+            ("schedule do_wait_intr_irq eventfd_read vfs_read", WaitKind::Event),
+            ("schedule do_wait_intr_irq timerfd_read_iter vfs_read", WaitKind::Timer),
+            ("schedule signalfd_read_iter vfs_read", WaitKind::Signal),
+            ("schedule do_sigtimedwait __x64_sys_rt_sigtimedwait", WaitKind::Signal),
+            ("schedule inotify_read vfs_read", WaitKind::Notify),
+            ("schedule io_cqring_wait __do_sys_io_uring_enter", WaitKind::Uring),
+            ("schedule do_wait_intr_irq ffs_epfile_io vfs_read", WaitKind::Other("ffs_epfile_io".into())),
+            ("schedule n_tty_read tty_read vfs_read", WaitKind::Terminal),
+            ("schedule flock_lock_inode_wait __x64_sys_flock", WaitKind::FileLock),
+            ("schedule wq_sleep.constprop.0 do_mq_timedreceive", WaitKind::Ipc),
+            ("schedule request_wait_answer __fuse_simple_request fuse_lookup", WaitKind::Fuse),
+            ("schedule userfaultfd_ctx_read userfaultfd_read_iter", WaitKind::FaultReport),
             ("schedule ptrace_stop ptrace_do_notify", WaitKind::Stopped),
             ("schedule worker_thread kthread", WaitKind::Other("worker_thread".into())),
             ("schedule_timeout __wait_for_common synchronize_rcu", WaitKind::Other("synchronize_rcu".into())),

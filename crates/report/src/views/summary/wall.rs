@@ -21,6 +21,8 @@ pub(super) struct WallRow {
     run_delay_share: f64,
     /// The other kinds of waits, the longest first.
     waits: Vec<WaitRow>,
+    /// What kernel threads without work waited; nothing else counts it.
+    idle_kernel_threads_ns: u64,
 }
 
 /// A kind of waits.
@@ -52,6 +54,7 @@ impl WallRow {
             run_delay_ns: delay.weight,
             run_delay_share: delay.share_of(whole),
             waits,
+            idle_kernel_threads_ns: wall.idle.weight,
         }
     }
 
@@ -66,6 +69,10 @@ impl WallRow {
         let more = self.waits.get(KINDS..).unwrap_or_default();
         let rest: f64 = more.iter().map(|row| row.share).sum();
         parts.extend((!more.is_empty()).then(|| format!("{} more kinds {}", more.len(), percent(rest))));
-        format!("{} of threads: {}", duration(self.total_ns), parts.join(", "))
+        let idle = match self.idle_kernel_threads_ns {
+            0 => String::new(),
+            idle_ns => format!("; besides, {} of kernel threads without work (--idle)", duration(idle_ns)),
+        };
+        format!("{} of threads: {}{idle}", duration(self.total_ns), parts.join(", "))
     }
 }
