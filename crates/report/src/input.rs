@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use icecore_format::header::FileHeader;
@@ -18,6 +19,7 @@ use icecore_profile::recording::filter::{Filter, Moment};
 use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::load::{Tables, samples};
 use icecore_text::near::nearest;
+use icecore_text::path::quoted;
 use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
@@ -37,7 +39,7 @@ pub enum OpenError {
     File {
         /// The file.
         path: PathBuf,
-        /// The command that may have been meant; else empty.
+        /// The command that may have been meant, or the one that makes the file readable; else empty.
         hint: String,
         /// The reason.
         source: Cause,
@@ -126,8 +128,26 @@ fn open_as(path: &Path, map: Map) -> Result<Recording, OpenError> {
     let open = || from(File::open(path)?, map);
     open().map_err(|source| {
         let word = path.to_str().filter(|_| !path.exists()).and_then(of_others);
-        let hint = word.map(|hint| format!(" (if it was meant as a command: {hint})")).unwrap_or_default();
+        let hint = word.map(|hint| format!(" (if it was meant as a command: {hint})"));
+        let is_refused =
+            matches!(&source, Cause::Io(error) if error.kind() == io::ErrorKind::PermissionDenied);
+        let hint = hint.or_else(|| is_refused.then(|| remedy(path))?).unwrap_or_default();
         OpenError::File { path: path.to_owned(), hint, source }
+    })
+}
+
+/// Says whose file it is that this user may not read, and how that is changed; `None` if its folder is closed, too.
+fn remedy(path: &Path) -> Option<String> {
+    let (file, own) = (path.metadata().ok()?, Path::new("/proc/self").metadata().ok()?);
+    let quoted = quoted(path);
+    Some(match file.uid() {
+        uid if uid == own.uid() => format!(" (to make it readable: chmod u+r {quoted})"),
+        uid => {
+            let owner = if uid == 0 { "root".to_owned() } else { format!("user {uid}") };
+            format!(
+                " (it belongs to {owner}, and only its owner may read it; to make it yours: sudo chown \"$USER\" {quoted})"
+            )
+        }
     })
 }
 
@@ -259,6 +279,23 @@ mod tests {
         assert!(text.ends_with("`: is a directory"), "{text}");
         let text = refusal(open(Path::new("/dev/null")));
         assert!(text.starts_with("cannot open recording `/dev/null`: the file has 0 bytes"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_comes_with_the_command_that_mends_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("of root.icecore");
+        std::fs::write(&file, "x").expect("written");
+        let own = remedy(&file).expect("it is there");
+        assert_eq!(own, format!(" (to make it readable: chmod u+r '{}')", file.display()));
+        let of_root = remedy(Path::new("/proc/1/environ")).expect("every machine has it");
+        let is_root = dir.path().metadata().is_ok_and(|meta| meta.uid() == 0);
+        assert!(
+            is_root
+                || of_root.contains("belongs to root") && of_root.contains("sudo chown \"$USER\" /proc/1"),
+            "{of_root}"
+        );
+        assert_eq!(remedy(Path::new("/no/such/file")), None);
     }
 
     #[test]

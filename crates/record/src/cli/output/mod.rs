@@ -12,6 +12,7 @@ use icecore_format::write::Writer;
 use crate::settings::{Destination, Options};
 use crate::sys::random;
 
+mod owner;
 mod rescue;
 
 pub(crate) use rescue::Settled;
@@ -207,7 +208,9 @@ fn is_being_written(path: &Path) -> bool {
 }
 
 fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    owner::hand_over(&file, path, owner::of_sudo());
+    Ok(file)
 }
 
 fn explain(error: &io::Error, path: &Path) -> anyhow::Error {
