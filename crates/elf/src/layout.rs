@@ -64,6 +64,7 @@ struct Load {
     /// Bytes in memory.
     memory_len: u64,
     is_executable: bool,
+    is_writable: bool,
 }
 
 impl Layout {
@@ -157,6 +158,23 @@ impl Layout {
         self.in_segment(x, true)
     }
 
+    /// Reports whether a process has a byte of the file in writable memory twice: the segment of the byte begins in the page in which an
+    /// earlier writable segment ends, so that the page is mapped for both. Only the later copy is what the program uses.
+    ///
+    /// ```text
+    /// file       ─────[ relro ][ data  x ]─────
+    ///              │      page       │
+    /// memory     ──[ relro  (x) ]──[ …  x ]────
+    /// ```
+    pub fn is_writable_twice(&self, x: FileOff, page_bytes: u64) -> bool {
+        let page = page_bytes.max(1);
+        let has = |load: &&Load| {
+            let end = load.off.0.saturating_add(load.len).div_ceil(page).saturating_mul(page);
+            load.is_writable && load.len > 0 && (load.off.0 / page * page..end).contains(&x.0)
+        };
+        self.loads.iter().filter(has).count() > 1
+    }
+
     /// Reads the bytes of a section; `None` if it is compressed, torn, or has none in the file.
     pub fn bytes_of<'d>(&self, section: &Section, file: impl ReadRef<'d>) -> Option<&'d [u8]> {
         let is_plain = section.compressed_from.is_none() && !section.is_nobits;
@@ -242,7 +260,8 @@ where
             elf::PT_LOAD => {
                 let is_executable = segment.p_flags(endian).contains(elf::PF_X);
                 let memory_len = segment.p_memsz(endian).into();
-                layout.loads.push(Load { at, off, len, memory_len, is_executable });
+                let is_writable = segment.p_flags(endian).contains(elf::PF_W);
+                layout.loads.push(Load { at, off, len, memory_len, is_executable, is_writable });
             }
             elf::PT_GNU_EH_FRAME => layout.unwind_table = Some((at, off, len)),
             _ => {}
@@ -285,7 +304,32 @@ mod tests {
     }
 
     fn load(off: u64, at: u64, len: u64, is_executable: bool) -> Load {
-        Load { at: Svma(at), off: FileOff(off), len, memory_len: len, is_executable }
+        Load {
+            at: Svma(at),
+            off: FileOff(off),
+            len,
+            memory_len: len,
+            is_executable,
+            is_writable: !is_executable,
+        }
+    }
+
+    #[test]
+    fn a_page_of_two_writable_segments_is_in_memory_twice() {
+        // As lld lays out a program: code, data that is read-only after the start, data.
+        let mut layout = layout(vec![
+            load(0x7c0, 0x17c0, 0x2e0, true),
+            load(0xaa0, 0x2aa0, 0x1d8, false),
+            load(0xc78, 0x3c78, 0x60, false),
+        ]);
+        for (off, page, expected) in
+            [(0xc88, 0x1000, true), (0xaa0, 0x1000, true), (0xc88, 0x10, false), (0x1c88, 0x1000, false)]
+        {
+            assert_eq!(layout.is_writable_twice(FileOff(off), page), expected, "{off:#x}");
+        }
+        // As GNU ld does: both are one segment.
+        layout.loads.remove(1);
+        assert!(!layout.is_writable_twice(FileOff(0xc88), 0x1000));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Common {
             }
             Spot::Static { file, provider, probe } => {
                 let files = files::find(&file, notes)?;
-                vec![event(name, statics::named(&files, &provider, &probe)?)]
+                vec![event(name, statics::named(&files, &provider, &probe, notes)?)]
             }
         })
     }
