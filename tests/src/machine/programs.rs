@@ -72,6 +72,8 @@ programs! {
     probed: "probed.c", [AS_DISTRIBUTED];
     /// The same with frame pointers.
     probed_with_frames: "probed.c", [WITH_FRAMES];
+    /// Has functions in which the kernel makes no probe.
+    locked: "locked.c", [AS_DISTRIBUTED];
     /// Has functions whose returns are probed.
     returns: "returns.c", [AS_DISTRIBUTED];
     /// Has static probes.

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use icecore_tests::machine::{Recorded, Sample, probed, probed_with_frames, queues, record, statics, text};
+use icecore_tests::machine::{
+    Recorded, Sample, locked, probed, probed_with_frames, queues, record, statics, text,
+};
 
 /// Returns the functions of a user stack from the leaf to `main`, or to the first function of the thread.
 fn up_to_main(sample: &Sample) -> Vec<&str> {
@@ -315,6 +317,37 @@ fn root_static_probes_are_hit_wherever_they_lie() {
     assert_eq!(text(&recorded.output.stdout), format!("priced {rounds}\n"));
     let unlistened = Command::new(statics()).arg("300").output().expect("it runs");
     assert_eq!(text(&unlistened.stdout), "priced 0\n", "nobody listens");
+}
+
+#[test]
+fn root_functions_that_the_kernel_refuses_are_left_out_and_named() {
+    let options = ["--max-event-rate", "0"];
+    let events = ["uprobe:{}:*_hit", "uprobe:libc:pthread_spin_*"];
+    let recorded = Recorded::events(&locked(), &options, &events, &["200"]);
+    nothing_lost(&recorded);
+    assert_eq!(recorded.output.status.code(), Some(0), "the program computes what it does without probes");
+    let hits = recorded.samples(&["--event", "*:*_hit"]);
+    assert_eq!(hits.len(), 200);
+    assert!(
+        hits.iter().all(|sample| up_to_main(sample) == ["plain_hit"] && sample.has("main")),
+        "{}",
+        hits[0].0
+    );
+    // Aliases of the C library: initializing a lock is unlocking it.
+    let of_libc = recorded.samples(&["--event", "*:pthread_spin_*"]);
+    assert_eq!(of_libc.len(), 201);
+    let summary = recorded.json("summary", &[]);
+    let notes: Vec<&str> =
+        summary["notes"].as_array().expect("notes").iter().filter_map(|note| note.as_str()).collect();
+    let said = text(&recorded.output.stderr);
+    for words in [
+        "no probe in 2 of 4 functions, `locked_hit`, `vector_hit` of",
+        "`pthread_spin_lock`",
+        "on 1 of 2 instructions of",
+    ] {
+        assert!(notes.iter().any(|note| note.contains(words)), "{words}: {notes:#?}");
+        assert!(said.contains(words), "{words}: {said}");
+    }
 }
 
 #[test]

@@ -282,3 +282,46 @@ fn root_another_user_needs_root() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("cannot run a command as `root`: only root may"), "{said}");
 }
+
+/// Two children that use CPU time, one of which has a child that does, too; all end with their input.
+const FAMILY: &str = "
+    spin='while kill -0 $0 2>/dev/null; do :; done'
+    sh -c \"$spin\" $$ &
+    sh -c \"sh -c '$spin' $$; :\" $$ &
+    read end";
+
+#[test]
+fn root_children_that_exist_already_are_recorded_if_wanted_and_otherwise_reported() {
+    let mut master = Command::new("sh");
+    let mut master = master.args(["-c", FAMILY]).stdin(Stdio::piped()).spawn().expect("a shell");
+    let of = |tgid: u32| -> Vec<u32> {
+        let list =
+            Command::new("pgrep").args(["-P", &tgid.to_string()]).output().expect("procps is installed");
+        text(&list.stdout).lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    let mut family = Vec::new();
+    wait_until("a child of a child", || {
+        family = of(master.id());
+        family.extend(family.clone().into_iter().flat_map(of));
+        family.len() == 3
+    });
+    let pid = master.id().to_string();
+    let record = |options: &[&str]| {
+        let target = ["-p", &pid, "-F", "499", "-d", "1"];
+        Recorded::new::<&str>(&[&target[..], options].concat(), &[])
+    };
+    let (alone, with) = (record(&[]), record(&["--children"]));
+    drop(master.stdin.take());
+    let _ = master.wait();
+    let said = text(&alone.output.stderr);
+    assert_eq!(alone.samples(&[]).len(), 0, "{said}");
+    let remedy = "3 descendants of the target existed already and were not recorded: give --children";
+    assert!(said.contains(remedy), "{said}");
+    let notes = with.json("info", &[])["session"]["notes"].to_string();
+    assert!(notes.contains("3 descendants of the targets existed already and are recorded, too"), "{notes}");
+    let samples = with.samples(&[]);
+    for tgid in [family[0], family[2]] {
+        let own = samples.iter().filter(|sample| sample.number("tgid") == u64::from(tgid)).count();
+        assert!(own > 50, "{own} of {} samples are of {tgid}", samples.len());
+    }
+}

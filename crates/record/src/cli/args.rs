@@ -57,6 +57,10 @@ pub struct Args {
     #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all")]
     pub pids: Vec<u32>,
 
+    /// With -p, also record the children that these processes have already, and theirs
+    #[arg(long, requires = "pids")]
+    pub children: bool,
+
     /// Record these threads only
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["all", "pids"])]
     pub tids: Vec<u32>,

@@ -9,7 +9,6 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::args::{self, Args};
 use super::probes::{self, Common};
-use super::summary;
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::settings::{Destination, OffCpu, Options, Target, Unwind};
@@ -87,13 +86,12 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     let rate = args.count.map_or(Rate::Frequency(args.frequency), Rate::Period);
     let common = Common { rate, user: !args.kernel, kernel: !args.user };
     let (events, notes) = probes::find(&args.events, common)?;
-    if !args.quiet {
-        notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}")));
-    }
     Ok(Options {
         target,
+        children: args.children,
         command: args.command,
         events,
+        notes,
         off_cpu: args.off_cpu.or(args.off_cpu_only).map(|typed| OffCpu {
             always_ns: match (typed, args.count) {
                 (Some(typed), _) => u64::try_from(typed.as_nanos()).unwrap_or(u64::MAX),

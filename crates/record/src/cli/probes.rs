@@ -3,6 +3,7 @@
 mod files;
 mod functions;
 mod programs;
+mod refused;
 mod statics;
 
 use anyhow::{Context as _, bail, ensure};
@@ -71,11 +72,11 @@ impl Common {
             }
             Spot::Functions { file, functions, off } => {
                 let files = files::find(&file, notes)?;
-                vec![event(name, user(functions::named(&files, &functions, off)?, take)?)]
+                vec![event(name, user(functions::named(&files, &functions, off, notes)?, take)?)]
             }
             Spot::Returns { file, functions } => {
                 let files = files::find(&file, notes)?;
-                vec![event(name, functions::returning(&files, &functions)?)]
+                vec![event(name, functions::returning(&files, &functions, notes)?)]
             }
             Spot::Offset { file, off } => {
                 let files = files::find(&file, notes)?;

@@ -5,6 +5,8 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::sys::clock;
 
 /// A process, as `/proc` shows it.
@@ -131,6 +133,25 @@ fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
+/// Lists the processes that descend from some, without these. Processes that have ended are left out.
+pub(crate) fn descendants(of: &FxHashSet<u32>) -> Vec<u32> {
+    let parent = |tgid: u32| {
+        let status = fs::read(format!("/proc/{tgid}/status")).ok().filter(|status| can_run(status))?;
+        Some((tgid, status_field(&status, "PPid")?))
+    };
+    let parents: FxHashMap<u32, u32> = Scan::all().left.filter_map(parent).collect();
+    let descends = |tgid: &u32| {
+        let mut seen = 0;
+        let ancestors = std::iter::successors(parents.get(tgid), |parent| {
+            // Processes came and went meanwhile, and their numbers may form a circle.
+            seen += 1;
+            parents.get(*parent).filter(|_| seen < parents.len())
+        });
+        !of.contains(tgid) && ancestors.into_iter().any(|ancestor| of.contains(ancestor))
+    };
+    parents.keys().copied().filter(descends).collect()
+}
+
 /// Returns the process that a thread belongs to.
 pub(crate) fn tgid_of(tid: u32) -> Option<u32> {
     status_field(&fs::read(format!("/proc/{tid}/status")).ok()?, "Tgid")
@@ -163,6 +184,26 @@ mod tests {
         assert_eq!(Scan::of([own, u32::MAX]).flatten().count(), 1);
         assert_eq!(tgid_of(own), Some(own));
         assert!(is_alive(own) && !is_alive(u32::MAX));
+    }
+
+    #[test]
+    fn descendants_are_found_through_those_between() {
+        // The shell starts another one, and waits for it.
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", "sh -c 'sleep 60; :'; :"]).spawn().expect("a shell");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut found = Vec::new();
+        while found.len() < 2 && Instant::now() < deadline {
+            found = descendants(&[shell.id()].into_iter().collect());
+        }
+        let names: Vec<Vec<u8>> = found.iter().map(|tgid| comm_of(*tgid)).collect();
+        let all: FxHashSet<u32> = found.iter().copied().chain([shell.id()]).collect();
+        assert!(descendants(&all).is_empty(), "the targets are not among their descendants");
+        for tgid in all {
+            let _ = std::process::Command::new("kill").arg(tgid.to_string()).status();
+        }
+        let _ = shell.wait();
+        assert_eq!(names.len(), 2, "{names:?}");
     }
 
     #[test]

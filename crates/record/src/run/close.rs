@@ -27,6 +27,8 @@ pub(super) struct End<'a> {
     pub(super) exit_code: Option<u8>,
     /// A terminal sent Ctrl-C to the recorder and to all other processes of its group.
     pub(super) by_terminal: bool,
+    /// Descendants of the targets that existed already and were not recorded.
+    pub(super) left_out: usize,
 }
 
 /// Writes the receipt, closes the file, prints the summary, and waits for the command.
@@ -96,6 +98,7 @@ pub(super) fn close(
             cpus: options.cpus.len(),
             command_cpu: end.exit_code.map(|_| usage::of_children()),
             has_begun: end.pumped.has_begun,
+            left_out: end.left_out,
             is_restricted: options.some_cpus || !(options.user && options.kernel),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             pieces_bytes,

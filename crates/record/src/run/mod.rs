@@ -5,6 +5,7 @@
 
 mod close;
 mod replaced;
+mod targets;
 
 use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
@@ -14,7 +15,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use icecore_format::records::MissingFeature;
 use icecore_format::write::Writer;
 use libbpf_rs::PrintCallback;
@@ -72,6 +73,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     usage::raise_max_files();
     let mut notes = Vec::new();
+    options.notes.iter().for_each(|note| warn(options, &mut notes, note.clone()));
     let mut storage = [const { MaybeUninit::uninit() }; WAYS];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
     let events = events::chosen(options, &mut notes);
@@ -122,11 +124,20 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
                 .context("cannot create the process of the command")?,
         ),
     };
-    let targets = add_targets(&sampler, &options.target, paused.as_ref())?;
+    let mut targets = targets::add(&sampler, &options.target, paused.as_ref())?;
+    sampler.arm_tasks()?;
+    targets::forget_the_dead(&sampler, &options.target);
+    let children = match (&options.target, &mut targets) {
+        (Target::Processes(_), Some(tgids)) if options.children => targets::add_children(&sampler, tgids)?,
+        (Target::Processes(_), Some(tgids)) => scan::descendants(tgids).len(),
+        _ => 0,
+    };
+    if children > 0 {
+        warn(options, &mut notes, targets::note_on_children(children, options.children));
+    }
+    let left_out = if options.children { 0 } else { children };
     // Any process may wake a target.
     let first_tgids = targets.filter(|_| options.off_cpu.is_none_or(|off_cpu| !off_cpu.wakers));
-    sampler.arm_tasks()?;
-    forget_the_dead(&sampler, &options.target);
     let found = match &first_tgids {
         None => Scan::all(),
         Some(tgids) => Scan::of(tgids.iter().copied()),
@@ -186,6 +197,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let stored = join(writer)?;
         anyhow::Ok((pumped?, digested, stored, command))
     })?;
+    // With --delay, probes are made when the notes are in the file already.
+    sampler.take_notes().into_iter().for_each(|note| warn(options, &mut Vec::new(), note));
     if options.verbose {
         summary::tell(&format!(
             "icecore-record: the longest time without a look at whether to end was {} ms, and the longest pass over the ring took {} ms\n",
@@ -196,8 +209,16 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
-    let end =
-        End { output: &output, events: &events, elapsed, pumped, digested, exit_code: None, by_terminal };
+    let end = End {
+        output: &output,
+        events: &events,
+        elapsed,
+        pumped,
+        digested,
+        exit_code: None,
+        by_terminal,
+        left_out,
+    };
     close(options, &sampler, stored, end, command)
 }
 
@@ -309,37 +330,6 @@ fn explain_begin(error: anyhow::Error, output: &Output) -> anyhow::Error {
     }
 }
 
-/// Puts the targets on the lists of the BPF programs; returns the recorded processes, or `None` for all.
-fn add_targets(
-    sampler: &Sampler<'_>,
-    target: &Target,
-    paused: Option<&Paused>,
-) -> anyhow::Result<Option<FxHashSet<u32>>> {
-    let tgids: FxHashSet<u32> = match (target, paused) {
-        (Target::System, _) => return Ok(None),
-        (Target::Cgroups(cgroups), _) => {
-            (0..).zip(cgroups).try_for_each(|(number, cgroup)| sampler.add_cgroup(number, cgroup))?;
-            return Ok(None);
-        }
-        (Target::Processes(tgids), _) => tgids.iter().copied().collect(),
-        (Target::Threads(tids), _) => {
-            tids.iter().try_for_each(|tid| sampler.add_thread(*tid))?;
-            tids.iter().filter_map(|tid| scan::tgid_of(*tid)).collect()
-        }
-        (Target::Command, Some(paused)) => std::iter::once(paused.pid()).collect(),
-        (Target::Command, None) => bail!("bug: a command is the target, and there is none"),
-    };
-    tgids.iter().try_for_each(|tgid| sampler.add_process(*tgid))?;
-    Ok(Some(tgids))
-}
-
-/// Removes targets from the lists that ended before the programs could report their end; if none is left, the recording ends at once.
-fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
-    if let Target::Processes(ids) | Target::Threads(ids) = target {
-        ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
-    }
-}
-
 /// Starts sampling, unless it is to begin later, and writes the first block.
 fn begin_file(
     output: &Output,
@@ -349,11 +339,12 @@ fn begin_file(
     sampler: &mut Sampler<'_>,
 ) -> anyhow::Result<(Writer, Begin)> {
     let mut writer = output.writer()?;
-    let session = session::describe(options, events, notes, missing_features(options, sampler));
+    let mut session = session::describe(options, events, notes, missing_features(options, sampler));
     let begin = if options.delay.is_some() {
         Begin::At(session.start_ns, opened)
     } else {
         sampler.arm_sampling(events, opened)?;
+        sampler.take_notes().into_iter().for_each(|note| warn(options, &mut session.notes, note));
         Begin::Began(clock::monotonic_ns())
     };
     writer.append(&session)?;

@@ -106,10 +106,14 @@ pub(crate) struct WaitEvents {
 pub struct Options {
     /// Whom to sample.
     pub target: Target,
+    /// Also record the processes that descend from the targets already.
+    pub children: bool,
     /// The command to run, program first; empty if there is none.
     pub command: Vec<OsString>,
     /// What to sample; empty: cycles, or a timer where they cannot be counted.
     pub events: Vec<Event>,
+    /// What the user must know about the choice of events.
+    pub notes: Vec<String>,
     /// Which waits to record; `None`: none.
     pub off_cpu: Option<OffCpu>,
     /// How often counters are read; `None`: never.

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use icecore_elf::{
-    Capped, FileOff, Layout, Symbol, SymbolTable, go, part_of, readable, unversioned, without_parameters,
+    Capped, FileOff, Layout, Machine, Symbol, SymbolTable, go, part_of, readable, unversioned,
+    without_parameters,
 };
 use icecore_text::glob::{is_like, is_pattern};
 use icecore_text::quantity::count;
 use object::read::{ReadCache, ReadRef};
 
 use super::super::event::near;
+use super::refused::{MAX_BYTES, is_refused};
 use crate::collect::debug_file;
 use crate::settings::{Edge, InFile, Place};
 
@@ -20,6 +22,11 @@ use crate::settings::{Edge, InFile, Place};
 const MAX_FUNCTIONS: usize = 1 << 16;
 /// The largest symbol table or table of names that is read, bytes.
 const MAX_TABLE_BYTES: u64 = 1 << 30;
+/// What to do if there can be no probe.
+const REMEDY: &str =
+    "probe a caller, or another instruction: uprobe:PATH:FUNCTION+OFF (objdump -d shows them)";
+/// The most functions that a note names.
+const NAMED: usize = 10;
 
 /// A file whose tables of names were read at once. Without that each name would be a system call.
 #[derive(Clone, Copy)]
@@ -60,6 +67,7 @@ impl<'d> ReadRef<'d> for Read<'d> {
 
 /// The functions of a file.
 struct Functions<'d> {
+    file: Read<'d>,
     layout: &'d Layout,
     all: Vec<Symbol<'d>>,
     /// Functions and labels without a size.
@@ -90,28 +98,37 @@ fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) 
         SymbolTable::ALL.into_iter().flat_map(|table| table.labels(read)).collect();
     labels.retain(|label| layout.is_code(label.start));
     let resolvers = SymbolTable::ALL.into_iter().flat_map(|table| table.resolvers(read)).collect();
-    look(&Functions { layout: &layout, all, labels, resolvers, is_stripped, is_go: go.is_some() })
+    look(&Functions { file: read, layout: &layout, all, labels, resolvers, is_stripped, is_go: go.is_some() })
 }
 
 /// Finds the functions of some files that have a name, or one that matches a pattern, and the instructions `off` bytes after their
 /// first ones.
 ///
 /// # Errors
-/// If there is none, or too many; with the cause, which is that of the first file if no file has one.
-pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<Place> {
-    let (mut at, mut failure, mut edge) = (Vec::new(), None, Edge::Entry);
+/// If there is none, or too many; with the cause, which is that of the first file if no file has one. If there can be no probe in any of
+/// them; otherwise a note names those.
+pub(super) fn named(
+    paths: &[PathBuf],
+    name: &str,
+    off: u64,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Place> {
+    let (mut at, mut failure, mut edge, mut refused) = (Vec::new(), None, Edge::Entry, Vec::new());
     for path in paths {
         match named_in(path, name, off) {
-            Ok((found, are_entries)) => {
-                at.push(found);
+            Ok((found, are_entries, note)) => {
+                at.extend(Some(found).filter(|found| !found.offsets.is_empty()));
+                refused.extend(note);
                 edge = if are_entries { edge } else { Edge::Inside };
             }
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    if let Some(failure) = failure.filter(|_| at.is_empty()) {
-        return Err(failure);
+    if at.is_empty() {
+        ensure!(refused.is_empty(), "{}; {REMEDY}", refused.join("; "));
+        return Err(failure.context("bug: no file is searched")?);
     }
+    notes.append(&mut refused);
     let len: usize = at.iter().map(|found| found.offsets.len()).sum();
     ensure!(
         len <= MAX_FUNCTIONS,
@@ -126,12 +143,12 @@ pub(super) fn named(paths: &[PathBuf], name: &str, off: u64) -> anyhow::Result<P
 ///
 /// # Errors
 /// As [`named`]; if one of them does not return to a caller, or their returns cannot be probed.
-pub(super) fn returning(paths: &[PathBuf], name: &str) -> anyhow::Result<Place> {
+pub(super) fn returning(paths: &[PathBuf], name: &str, notes: &mut Vec<String>) -> anyhow::Result<Place> {
     ensure!(
         cfg!(target_arch = "x86_64"),
         "returns can be probed on x86-64 only: the kernel of this machine does not note where a replaced return address lies"
     );
-    let Place::User { at, edge } = named(paths, name, 0)? else {
+    let Place::User { at, edge } = named(paths, name, 0, notes)? else {
         bail!("bug: functions of files are in programs")
     };
     for InFile { file, .. } in &at {
@@ -146,8 +163,8 @@ pub(super) fn returning(paths: &[PathBuf], name: &str) -> anyhow::Result<Place> 
     Ok(Place::User { at, edge: Edge::Return })
 }
 
-/// Finds functions of one file, and says whether the places are their first instructions.
-fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)> {
+/// Finds functions of one file; says whether the places are their first instructions, and in which there can be no probe.
+fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool, Option<String>)> {
     with(path, |functions| {
         // A function of this name besides it is an old version, which new programs do not call.
         ensure!(
@@ -163,12 +180,20 @@ fn named_in(path: &Path, name: &str, off: u64) -> anyhow::Result<(InFile, bool)>
             bail!("`+{off}` lies after the function, which has {} bytes: give less", short.len);
         }
         let are_entries = off == 0 && taken.iter().all(|function| functions.is_called(function));
-        let place = |function: &&Symbol<'_>| functions.layout.rest_of_segment(function.start);
-        let offsets = taken.iter().filter_map(place).filter_map(|(begin, _)| begin.0.checked_add(off));
-        let mut offsets: Vec<u64> = offsets.collect();
-        offsets.sort_unstable();
-        offsets.dedup();
-        Ok((InFile::new(path.to_owned(), offsets), are_entries))
+        let place =
+            |function: &Symbol<'_>| functions.layout.rest_of_segment(function.start)?.0.0.checked_add(off);
+        let mut places: Vec<(u64, &Symbol<'_>)> =
+            taken.into_iter().filter_map(|function| Some((place(function)?, function))).collect();
+        // Of several names, people rarely mean one that begins with an underscore.
+        places.sort_by_key(|(at, function)| (*at, function.name.starts_with(b"_")));
+        places.dedup_by_key(|(at, _)| *at);
+        let (refused, taken): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(at, _)| functions.is_refused(*at));
+        let offsets: Vec<u64> = taken.iter().map(|(at, _)| *at).collect();
+        let all_len = refused.len() + offsets.len();
+        let which = if off == 0 { "the first instruction" } else { "this instruction" };
+        let note = functions.note_on_refused((path, which), &refused, all_len);
+        Ok((InFile::new(path.to_owned(), offsets), are_entries, note))
     })
 }
 
@@ -186,6 +211,12 @@ pub(super) fn at(path: &Path, off: u64) -> anyhow::Result<Place> {
         };
         let mut begin = functions.all.iter().filter(|function| function.start == at);
         let is_entry = begin.any(|function| functions.is_called(function));
+        ensure!(
+            !functions.is_refused(off),
+            "there is no probe at {off:#x} of `{}`, because the kernel cannot execute the instruction there away from its place; probe \
+             another one (objdump -dF shows their offsets)",
+            path.display()
+        );
         let edge = if is_entry { Edge::Entry } else { Edge::Inside };
         Ok(Place::User { at: vec![InFile::new(path.to_owned(), vec![off])], edge })
     })
@@ -220,6 +251,41 @@ impl<'d> Functions<'d> {
     fn is_called(&self, function: &Symbol<'_>) -> bool {
         let is_part = function.name.windows(5).any(|part| part == b".cold");
         !is_part && function.start != self.layout.entry
+    }
+
+    /// Returns true if there must be no probe on the instruction at an offset of the file.
+    fn is_refused(&self, at: u64) -> bool {
+        let is_known = self.layout.machine.0 == Machine::X86_64.elf() && self.layout.is_little_64();
+        let len = self.file.len().unwrap_or(0).saturating_sub(at).min(MAX_BYTES);
+        is_known && self.file.read_bytes_at(at, len).is_ok_and(is_refused)
+    }
+
+    /// Says in which functions there is no probe, if there are any.
+    fn note_on_refused(
+        &self,
+        (path, which): (&Path, &str),
+        refused: &[(u64, &Symbol<'_>)],
+        all_len: usize,
+    ) -> Option<String> {
+        let name = |(_, function): &(u64, &Symbol<'_>)| {
+            format!(
+                "`{}`",
+                without_parameters(&function.name).unwrap_or_else(|| readable(unversioned(&function.name)))
+            )
+        };
+        let named: Vec<String> = refused.iter().take(NAMED).map(name).collect();
+        let more = refused.len() - named.len();
+        let whose = match (refused.len(), all_len) {
+            (0, _) => return None,
+            (1, 1) => String::new(),
+            (len, _) => format!("{} of {} functions, ", count(len as u64), count(all_len as u64)),
+        };
+        Some(format!(
+            "there is no probe in {whose}{}{} of `{}`, because the kernel cannot execute {which} away from its place",
+            named.join(", "),
+            if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() },
+            path.display()
+        ))
     }
 
     /// Says why there is no such function.
@@ -289,7 +355,8 @@ mod tests {
         let file = std::fs::read(path).expect("just made");
         let layout = Layout::read(&file[..]).expect("ELF");
         let found = named_in(path, name, off);
-        let (InFile { offsets, .. }, are_entries) = found.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let (InFile { offsets, .. }, are_entries, _) =
+            found.unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let at = |off: &u64| layout.code(FileOff(*off)).expect("code").0 - 0x10000;
         (offsets.iter().map(at).collect(), are_entries)
     }
@@ -300,7 +367,8 @@ mod tests {
         std::fs::write(other.path(), assembled(SOURCE_OF_G)).expect("room");
         let paths = [file.path().to_owned(), other.path().to_owned()];
         for (name, expected) in [("f", vec![0]), ("g", vec![1]), ("*", vec![0, 1])] {
-            match named(&paths, name, 0).unwrap_or_else(|error| panic!("{name}: {error:#}")) {
+            match named(&paths, name, 0, &mut Vec::new()).unwrap_or_else(|error| panic!("{name}: {error:#}"))
+            {
                 Place::User { at, edge: Edge::Entry } => {
                     let files: Vec<&PathBuf> = at.iter().map(|found| &found.file).collect();
                     let expected: Vec<&PathBuf> = expected.iter().map(|file| &paths[*file]).collect();
@@ -309,7 +377,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let message = named(&paths, "x*", 0).expect_err("neither has it").to_string();
+        let message = named(&paths, "x*", 0, &mut Vec::new()).expect_err("neither has it").to_string();
         assert!(message.starts_with(&format!("`{}`", paths[0].display())), "{message}");
     }
 
@@ -335,6 +403,48 @@ mod tests {
             assert_eq!(places(file.path(), name, 0), expected, "{name}");
         }
         assert_eq!(places(file.path(), "f", 15), (vec![0x1f], false));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn functions_in_which_the_kernel_makes_no_probe_are_named() {
+        let (file, other) = (program(), program());
+        let function = |name: usize, code: &str| {
+            format!(".type l{name},@function; l{name}: {code}; .size l{name}, .-l{name}\n")
+        };
+        let code: String =
+            (0..13).map(|name| function(name, if name == 3 { "nop; hlt" } else { "hlt; nop" })).collect();
+        std::fs::write(file.path(), assembled(&(".globl _start; _start: nop\n".to_owned() + &code)))
+            .expect("room");
+        let path = file.path().display();
+        let mut notes = Vec::new();
+        let found = named(&[file.path().to_owned()], "l*", 0, &mut notes);
+        assert!(matches!(found, Ok(Place::User { at, .. }) if at.len() == 1 && at[0].offsets.len() == 1));
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].contains("12 of 13 functions, `l0`, `l1`, `l2`, `l4`, "), "{}", notes[0]);
+        assert!(notes[0].contains(&format!("`l10` and 2 more of `{path}`")), "{}", notes[0]);
+        let paths = [other.path().to_owned(), file.path().to_owned()];
+        for (name, off, expected) in [
+            (
+                "l0",
+                0,
+                format!(
+                    "no probe in `l0` of `{path}`, because the kernel cannot execute the first instruction"
+                ),
+            ),
+            ("l3", 1, "because the kernel cannot execute this instruction".to_owned()),
+            ("l1?", 0, "3 of 3 functions, `l10`, `l11`, `l12` of".to_owned()),
+        ] {
+            let message = named(&paths, name, off, &mut notes).expect_err(name).to_string();
+            assert!(message.contains(&expected) && message.ends_with(REMEDY), "{message}");
+        }
+        assert_eq!(notes.len(), 1, "an error needs no note");
+        assert!(named(&paths, "l0", 1, &mut notes).is_ok() && named(&paths, "l3", 0, &mut notes).is_ok());
+        let Ok((InFile { offsets, .. }, ..)) = named_in(file.path(), "l3", 0) else { panic!("it is there") };
+        assert!(at(file.path(), offsets[0]).is_ok());
+        assert!(
+            at(file.path(), offsets[0] + 1).is_err_and(|error| error.to_string().contains("no probe at"))
+        );
     }
 
     #[test]
@@ -371,7 +481,7 @@ mod tests {
     #[test]
     fn an_offset_must_lie_in_code() {
         let file = program();
-        let Ok((InFile { offsets, .. }, _)) = named_in(file.path(), "f", 0) else { panic!("it is there") };
+        let Ok((InFile { offsets, .. }, _, _)) = named_in(file.path(), "f", 0) else { panic!("it is there") };
         for (off, expected) in [(offsets[0], true), (offsets[0] + 1, false), (offsets[0] - 16, false)] {
             let is_entry = match at(file.path(), off) {
                 Ok(Place::User { at, edge }) if at[0].offsets == [off] => edge == Edge::Entry,

@@ -33,6 +33,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) command_cpu: Option<Duration>,
     /// Sampling began; false if the recording ended before.
     pub(crate) has_begun: bool,
+    /// Processes that descend from the targets, existed already, and were not recorded.
+    pub(crate) left_out: usize,
     /// The user restricted sampling to one mode or to some CPUs.
     pub(crate) is_restricted: bool,
     pub(crate) file_bytes: u64,
@@ -94,7 +96,14 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
         line(format!("overhead   {mean_us:.1} µs per run of the sampler, inside the sampled programs"));
     }
     if receipt.samples == 0 {
-        line(format!("no samples: {}", why_none(ended)));
+        let others = match ended.left_out {
+            0 => String::new(),
+            left_out => format!(
+                "; {} of the target existed already and were not recorded: give --children",
+                things(left_out as u64, "descendant")
+            ),
+        };
+        line(format!("no samples: {}{others}", why_none(ended)));
     }
     if let Some(path) = ended.path {
         line(format!("next       icecore-report {}", quoted(path)));
@@ -161,6 +170,7 @@ mod tests {
             cpus: 2,
             command_cpu: Some(Duration::from_millis(3)),
             has_begun: true,
+            left_out: 0,
             is_restricted: false,
             file_bytes: 19_800,
             pieces_bytes: 0,

@@ -15,7 +15,8 @@ use libbpf_rs::{
 };
 
 use super::lists::MAX_TRUSTED;
-use super::{Sampler, StacksOfWaits, Walker, has_uprobe_multi, is_kernel_since};
+use super::uprobes::has_uprobe_multi;
+use super::{Sampler, StacksOfWaits, Walker, is_kernel_since};
 use crate::proc::kallsyms;
 use crate::settings::{Edge, Event, Hook, Of, Options, Place, Source, Take, Target, Unwind, Weight};
 use crate::skeleton::IcecoreSkelBuilder;
@@ -253,6 +254,7 @@ impl<'obj> Sampler<'obj> {
             links: Vec::new(),
             sampling: Vec::new(),
             counters: Vec::new(),
+            notes: Vec::new(),
             missed_by_kprobes: 0,
             live: Cell::new(None),
             _run_counter: usage::count_bpf_runs(),

@@ -2,6 +2,7 @@
 
 mod lists;
 mod load;
+mod uprobes;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -13,7 +14,6 @@ use icecore_format::records::Cause;
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo, PerfEventType};
 use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
-    UprobeMultiOpts, UprobeOpts,
 };
 
 use super::events::Opened;
@@ -30,6 +30,8 @@ pub(crate) use lists::{
 };
 pub use load::WAYS;
 
+/// The most refused instructions that a note names.
+const NAMED: usize = 10;
 /// The state of a process or thread that has not ended, in the lists of targets.
 const LIVE: [u8; 1] = [target_state::TARGET_LIVE.0 as u8];
 
@@ -65,6 +67,8 @@ pub struct Sampler<'obj> {
     sampling: Vec<Link>,
     /// The descriptors of counters, which belong to their links, with the numbers of their events.
     counters: Vec<(usize, RawFd)>,
+    /// Notes on probes that the kernel refused.
+    notes: Vec<String>,
     /// Hits that kprobes and kretprobes missed, known when sampling has ended.
     missed_by_kprobes: u64,
     /// A target that was alive at the last check, to check first: where many targets end, most on the list have ended.
@@ -162,23 +166,24 @@ impl<'obj> Sampler<'obj> {
         all.sort_by_key(|(_, (_, opened))| matches!(opened, Opened::Counters(_)));
         for (number, (event, opened)) in all {
             let attached = self.attach(number, event, opened);
-            let (links, counters) = attached.with_context(|| format!("cannot sample `{}`", event.name))?;
-            self.sampling.extend(links);
-            self.counters.extend(counters.into_iter().map(|counter| (number, counter)));
+            let attached = attached.with_context(|| format!("cannot sample `{}`", event.name))?;
+            self.sampling.extend(attached.links);
+            self.counters.extend(attached.counters.into_iter().map(|counter| (number, counter)));
+            self.notes.extend(attached.refused);
         }
         Ok(())
     }
 
-    /// Attaches the program of an event; returns the links, and the descriptors of counters, which belong to the links.
-    fn attach(
-        &self,
-        number: usize,
-        event: &Event,
-        opened: Opened,
-    ) -> anyhow::Result<(Vec<Link>, Vec<RawFd>)> {
+    /// Returns the notes on probes that the kernel refused, and forgets them.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Attaches the program of an event.
+    fn attach(&self, number: usize, event: &Event, opened: Opened) -> anyhow::Result<Attached> {
         let cookie = number as u64;
         let programs = self.programs();
-        let (mut links, mut counters) = (Vec::new(), Vec::new());
+        let Attached { mut links, mut counters, mut refused } = Attached::default();
         match (opened, &event.source) {
             (Opened::Counters(fds), _) => {
                 for fd in fds {
@@ -214,17 +219,19 @@ impl<'obj> Sampler<'obj> {
                 let mut of_calls = Vec::new();
                 for in_file in at.iter().filter(|_| event.has_durations()) {
                     let program = &self.skel.progs.uprobe_of_call;
-                    of_calls.extend(attach_uprobes(program, in_file, false, cookie)?);
+                    of_calls.extend(uprobes::attach(program, in_file, false, cookie)?.links);
                 }
                 for in_file in at {
-                    links.extend(attach_uprobes(programs.uprobe, in_file, *edge == Edge::Return, cookie)?);
+                    let made = uprobes::attach(programs.uprobe, in_file, *edge == Edge::Return, cookie)?;
+                    links.extend(made.links);
+                    refused.extend(note_on_refused(event, in_file, &made.refused));
                 }
                 links.extend(of_calls);
             }
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
             (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
         }
-        Ok((links, counters))
+        Ok(Attached { links, counters, refused })
     }
 
     /// Returns the programs that functions of the kernel call, with the numbers of their events.
@@ -384,6 +391,34 @@ impl<'obj> Sampler<'obj> {
     }
 }
 
+/// An event whose program is attached.
+#[derive(Default)]
+struct Attached {
+    links: Vec<Link>,
+    /// The descriptors of counters, which belong to the links.
+    counters: Vec<RawFd>,
+    /// A note for each file of which the kernel refused instructions.
+    refused: Vec<String>,
+}
+
+/// Says on which instructions of a file there is no probe, if there are any.
+fn note_on_refused(event: &Event, at: &InFile, refused: &[u64]) -> Option<String> {
+    let named: Vec<String> = refused.iter().take(NAMED).map(|off| format!("{off:#x}")).collect();
+    let more = refused.len() - named.len();
+    (!refused.is_empty()).then(|| {
+        format!(
+            "`{}`: the kernel makes no probe on {} of {} instructions of `{}`, because it cannot execute them away from their place; their \
+             offsets: {}{}",
+            event.name,
+            refused.len(),
+            at.offsets.len(),
+            at.file.display(),
+            named.join(", "),
+            if more > 0 { format!(" and {more} more") } else { String::new() }
+        )
+    })
+}
+
 /// The program for each kind of event.
 struct Programs<'a, 'obj> {
     counter: &'a ProgramMut<'obj>,
@@ -403,39 +438,6 @@ fn attach_perf_event(program: &ProgramMut<'_>, fd: RawFd, cookie: u64) -> anyhow
 fn missed_by_kprobe(link: &Link) -> u64 {
     let Ok(LinkInfo { info: LinkTypeInfo::PerfEvent(event), .. }) = link.info() else { return 0 };
     if let PerfEventType::Kprobe { missed, .. } = event.event_type { missed } else { 0 }
-}
-
-/// Attaches a program to instructions of a file, or to the returns of the functions that begin there: to all at once where the kernel
-/// can, else one after the other.
-fn attach_uprobes(
-    program: &ProgramMut<'_>,
-    at: &InFile,
-    retprobe: bool,
-    cookie: u64,
-) -> anyhow::Result<Vec<Link>> {
-    let any_process = -1;
-    let InFile { file, offsets, counters } = at;
-    if has_uprobe_multi() {
-        let cookies = vec![cookie; offsets.len()];
-        let as_sizes = |offsets: &[u64]| offsets.iter().map(|offset| *offset as usize).collect();
-        let (offsets, ref_ctr_offsets) = (as_sizes(offsets), as_sizes(counters));
-        let opts =
-            UprobeMultiOpts { offsets, ref_ctr_offsets, cookies, retprobe, ..UprobeMultiOpts::default() };
-        let link = program.attach_uprobe_multi_with_opts(any_process, file, "", opts)?;
-        return Ok(vec![link]);
-    }
-    let attach = |(number, offset): (usize, &u64)| {
-        let ref_ctr_offset = counters.get(number).map_or(0, |counter| *counter as usize);
-        let opts = UprobeOpts { cookie, ref_ctr_offset, retprobe, ..UprobeOpts::default() };
-        let link = program.attach_uprobe_with_opts(any_process, file, *offset as usize, opts);
-        link.with_context(|| format!("cannot make a probe at {offset:#x} of `{}`", file.display()))
-    };
-    offsets.iter().enumerate().map(attach).collect()
-}
-
-/// Returns true if the kernel makes many probes at once.
-fn has_uprobe_multi() -> bool {
-    is_kernel_since((6, 6))
 }
 
 fn is_kernel_since(version: (u32, u32)) -> bool {

@@ -1,0 +1,71 @@
+//! The processes and threads that are recorded from the beginning.
+
+use anyhow::bail;
+use icecore_text::quantity::things;
+use rustc_hash::FxHashSet;
+
+use crate::kernel::sampler::Sampler;
+use crate::proc::scan;
+use crate::settings::Target;
+use crate::sys::child::Paused;
+
+/// Puts the targets on the lists of the BPF programs; returns the recorded processes, or `None` for all.
+pub(super) fn add(
+    sampler: &Sampler<'_>,
+    target: &Target,
+    paused: Option<&Paused>,
+) -> anyhow::Result<Option<FxHashSet<u32>>> {
+    let tgids: FxHashSet<u32> = match (target, paused) {
+        (Target::System, _) => return Ok(None),
+        (Target::Cgroups(cgroups), _) => {
+            (0..).zip(cgroups).try_for_each(|(number, cgroup)| sampler.add_cgroup(number, cgroup))?;
+            return Ok(None);
+        }
+        (Target::Processes(tgids), _) => tgids.iter().copied().collect(),
+        (Target::Threads(tids), _) => {
+            tids.iter().try_for_each(|tid| sampler.add_thread(*tid))?;
+            tids.iter().filter_map(|tid| scan::tgid_of(*tid)).collect()
+        }
+        (Target::Command, Some(paused)) => std::iter::once(paused.pid()).collect(),
+        (Target::Command, None) => bail!("bug: a command is the target, and there is none"),
+    };
+    tgids.iter().try_for_each(|tgid| sampler.add_process(*tgid))?;
+    Ok(Some(tgids))
+}
+
+/// Removes targets from the lists that ended before the programs could report their end; if none is left, the recording ends at once.
+pub(super) fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
+    if let Target::Processes(ids) | Target::Threads(ids) = target {
+        ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
+    }
+}
+
+/// Adds the processes to the targets that descend from them, and returns how many. The programs that report forks run already: children
+/// that are born from now on are added by them.
+pub(super) fn add_children(sampler: &Sampler<'_>, tgids: &mut FxHashSet<u32>) -> anyhow::Result<usize> {
+    let mut added = 0;
+    loop {
+        // A child that is not a target yet may fork while its parent is looked at.
+        let found = scan::descendants(tgids);
+        if found.is_empty() {
+            return Ok(added);
+        }
+        for tgid in found {
+            sampler.add_process(tgid)?;
+            if !scan::is_alive(tgid) {
+                sampler.forget(tgid);
+            }
+            added += usize::from(tgids.insert(tgid));
+        }
+    }
+}
+
+/// Says what happens to children that exist already.
+pub(super) fn note_on_children(children: usize, are_recorded: bool) -> String {
+    let children = things(children as u64, "descendant");
+    if are_recorded {
+        format!("{children} of the targets existed already and are recorded, too (--children)")
+    } else {
+        format!("{children} of the targets existed already and are not recorded: --children records them")
+    }
+}
