@@ -107,15 +107,11 @@ fn omitted(entry: &[u8]) -> Option<(usize, usize, usize)> {
     // Two factors and the register of the return address, which is one byte in version 1; only letters that have one byte of data, or
     // none, come before this one.
     let mut at = TEXT + text.len() + 1;
-    for number in 0..3 {
-        let is_byte = number == 2 && entry[8] == 1;
-        loop {
-            at += 1;
-            if is_byte || entry.get(at - 1)? & 0x80 == 0 {
-                break;
-            }
-        }
+    let is_first_version = entry[8] == 1;
+    for _ in 0..if is_first_version { 2 } else { 3 } {
+        at += 1 + entry.get(at..)?.iter().position(|byte| byte & 0x80 == 0)?;
     }
+    at += usize::from(is_first_version);
     let before = text[1..letter].iter().filter(|byte| **byte == b'R').count();
     let is_simple = text[1..letter].iter().all(|byte| b"RSB".contains(byte));
     let encoding = at + 1 + before;

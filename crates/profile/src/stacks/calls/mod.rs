@@ -39,6 +39,17 @@ pub(crate) fn ends_with_call(machine: Machine, code: &[u8]) -> bool {
     before(machine, code, 0).is_some()
 }
 
+/// Returns the machine code of signal trampolines: the system call `rt_sigreturn`.
+pub(crate) fn signal_returns(machine: Machine) -> &'static [&'static [u8]] {
+    match machine {
+        Machine::X86_64 => &[
+            &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], // mov $15, %rax; syscall
+            &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],             // mov $15, %eax; syscall
+        ],
+        Machine::Aarch64 => &[&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]], // mov x8, #139; svc #0
+    }
+}
+
 /// Finds the calls that may end at the return address, where these bytes end.
 fn before(machine: Machine, code: &[u8], return_address: u64) -> Before {
     match machine {

@@ -11,7 +11,6 @@ use icecore_format::records::{JitCode, Location, UnwindRule};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
-use super::trampolines::system_call;
 use crate::map::Map;
 use crate::stacks::calls::{self, Judge};
 use crate::stacks::locate::Locator;
@@ -151,7 +150,8 @@ impl<'a> TableLookup<'a> {
         let file = source.with_code()?.sections.file();
         let at = usize::try_from(off.0).ok()?;
         let before = file.get(at.saturating_sub(8)..at)?;
-        let is_trampoline = || system_call(self.machine).iter().any(|call| file[at..].starts_with(call));
+        let is_trampoline =
+            || calls::signal_returns(self.machine).iter().any(|call| file[at..].starts_with(call));
         match calls::ends_with_call(self.machine, before) {
             false if is_trampoline() => None,
             is_behind => Some(is_behind),

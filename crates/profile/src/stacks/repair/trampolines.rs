@@ -7,23 +7,13 @@ use rayon::prelude::*;
 
 use super::tables::Recorded;
 use crate::map::Map;
+use crate::stacks::calls::signal_returns;
 use crate::stacks::locate::Locator;
 use icecore_symbolize::image::{FileOff, Finder};
-use icecore_unwind::{Machine, UnwindTables};
+use icecore_unwind::UnwindTables;
 
 /// The names of trampolines in C libraries, the kernel and Go.
 const NAMES: [&[u8]; 3] = [b"__restore_rt", b"__kernel_rt_sigreturn", b"runtime.sigreturn__sigaction"];
-
-/// Returns the machine code of trampolines: the system call `rt_sigreturn`.
-pub(super) fn system_call(machine: Machine) -> &'static [&'static [u8]] {
-    match machine {
-        Machine::X86_64 => &[
-            &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], // mov $15, %rax; syscall
-            &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],             // mov $15, %eax; syscall
-        ],
-        Machine::Aarch64 => &[&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]], // mov x8, #139; svc #0
-    }
-}
 
 /// Finds the nodes of stacks that are trampolines, and their marks: by the unwind tables and symbols in the recording, or, for an
 /// image without either, by the machine code.
@@ -64,7 +54,7 @@ pub(crate) fn trampolines(locator: &Locator<'_>, finder: &Finder<'_>) -> Vec<(u3
         let map = files.flatten().and_then(|files| files.image.file.map());
         let is_by_code = |off: u64| {
             let code = map.as_ref().and_then(|map| map.get(usize::try_from(off).ok()?..));
-            code.is_some_and(|code| system_call(machine).iter().any(|it| code.starts_with(it)))
+            code.is_some_and(|code| signal_returns(machine).iter().any(|it| code.starts_with(it)))
         };
         let is_it = |off: u64| is_named(off) || is_by_rules(off) || is_by_code(off);
         let nodes = nodes.iter().filter(|(off, _)| is_it(*off));
