@@ -40,7 +40,7 @@ pub fn short(name: &str, most: usize) -> Cow<'_, str> {
     let (bare, mark) = split_mark(name);
     let room = most.saturating_sub(columns(mark));
     // A mark that takes nearly all of the room says less than a part of the name.
-    if room < most / 3 {
+    if room < (most / 3).max(1) {
         return cut(name, most);
     }
     match steps(bare, room) {

@@ -3,8 +3,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// A name, the columns that it may take, and how it is cut.
-const CASES: [(&str, usize, &str); 21] = [
+const CASES: [(&str, usize, &str); 22] = [
     ("fits", 4, "fits"),
+    ("a@", 1, "…"),
     (
         "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::append(char const*)",
         40,
