@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ static const struct timespec pause_ = {.tv_nsec = 50 * 1000 * 1000};
 static int event, timer, signals, changes, queue, locked[2];
 static char path[64];
 static pid_t own;
+static atomic_int begins;
 
 KEEP static void wait_event(void) { uint64_t n; if (read(event, &n, sizeof n) != sizeof n) abort(); }
 KEEP static void wait_signal(void) { struct signalfd_siginfo s; if (read(signals, &s, sizeof s) != sizeof s) abort(); }
@@ -43,6 +46,7 @@ static void end_message(void) { struct { long t; char c; } m = {1, 'x'}; msgsnd(
 
 static void *ends(void *end)
 {
+	while (!begins) sched_yield();
 	nanosleep(&pause_, 0);
 	((void (*)(void))end)();
 	return 0;
@@ -51,7 +55,9 @@ static void *ends(void *end)
 static void both(void (*wait)(void), void (*end)(void))
 {
 	pthread_t other;
+	begins = 0;
 	if (pthread_create(&other, 0, ends, (void *)end)) abort();
+	begins = 1;
 	wait();
 	pthread_join(other, 0);
 }

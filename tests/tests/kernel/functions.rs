@@ -177,9 +177,9 @@ int main(int argc, char **argv) {
         let found = [inlined(&names[0][..4]), inlined(&names[1][..3])].concat();
         let share =
             |name: &str| found.iter().find(|(found, _)| found == name).map_or(0.0, |(_, share)| *share);
-        // Some instructions of the loops are those of `main`.
+        // Some instructions of the loops are those of `main`, and how many differs; by rounds it is 25 and 75 %.
         assert!(share(names[0]) > 0.05 && share(names[1]) > 0.2, "{flags}: {found:?}");
-        assert!(share(names[1]) > 2.0 * share(names[0]), "{flags}: {found:?}");
+        assert!(share(names[1]) > 1.3 * share(names[0]), "{flags}: {found:?}");
     }
 }
 

@@ -538,7 +538,8 @@ fn root_waits_in_files_that_hold_no_data_have_kinds() {
             own.iter().map(|sample| sample.0["wait"]["kind"].as_str().expect("a kind")).collect();
         assert!(others.iter().all(|of| *of == kind), "{function}: {others:?}");
         let waited_ns = weight(own.into_iter());
-        assert!((180_000_000..400_000_000).contains(&waited_ns), "{function}: {waited_ns}");
+        // On a busy machine the wait of a round may be over before it begins, or be told late.
+        assert!((140_000_000..600_000_000).contains(&waited_ns), "{function}: {waited_ns}");
     }
 }
 
