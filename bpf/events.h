@@ -116,7 +116,7 @@ static __always_inline __u64 duration(__u32 event, const struct context_regs *ct
 	__u64 now = bpf_ktime_get_ns(), began;
 
 	if (!begins || !begins->known) {
-		count_loss(LOSS_UNPAIRED);
+		count_lost_sample(LOSS_UNPAIRED, event, 0);
 		return 0;
 	}
 	began = begins->ns[--begins->next & (MAX_JUMPS - 1)];

@@ -73,7 +73,7 @@ static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool 
 		return 0;
 	scratch = claim_scratch_of(&slot, 0);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_lost_sample(LOSS_NO_SCRATCH, EVENT_OF(ctx), ctx->sample_period);
 		return 0;
 	}
 	begin_sample(scratch, EVENT_OF(ctx), ctx->sample_period);

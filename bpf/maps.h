@@ -29,8 +29,10 @@ const volatile bool is_stack_of_cpu = 0;
 const volatile bool some_cpus = 0;
 const volatile __u64 target_cpus[MAX_CPUS / 64] = {};
 
-/* Settings of waits: a wait of this length, ns, is always kept; the event of wakers; and when the recording began. */
+/* Settings of waits: a wait of this length, ns, is always kept; the events of waits, and of wakers; and when the recording began. */
 const volatile __u64 wait_ns = 0;
+const volatile __u32 off_cpu_event = 0;
+const volatile __u32 run_delay_event = 0;
 const volatile __u32 waker_event = 0;
 __u64 waits_since_ns = 0;
 /* Code of the kernel that interrupts run through; zero if it is unknown. */
@@ -145,20 +147,33 @@ struct {
 	__type(value, __u64);
 } trusted_tgids SEC(".maps");
 
-/* Items lost, by cause; one counter per CPU. */
+/* Items lost, by cause and event, and what lost samples would have weighed (0 if that is unknown); one counter per CPU. */
+struct lost {
+	__u64 count;
+	__u64 weight;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LOSS_CAUSES);
+	__uint(max_entries, LOSS_CAUSES * LOSS_EVENTS);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct lost);
 } losses SEC(".maps");
+
+static __always_inline void count_lost_sample(__u32 cause, __u32 event, __u64 weight)
+{
+	__u32 key = cause * LOSS_EVENTS + event;
+	struct lost *lost = bpf_map_lookup_elem(&losses, &key);
+
+	if (!lost)
+		return;
+	__sync_fetch_and_add(&lost->count, 1);
+	__sync_fetch_and_add(&lost->weight, weight);
+}
 
 static __always_inline void count_loss(__u32 cause)
 {
-	__u64 *count = bpf_map_lookup_elem(&losses, &cause);
-
-	if (count)
-		__sync_fetch_and_add(count, 1);
+	count_lost_sample(cause, NO_EVENT, 0);
 }
 
 /* Returns true if the recorded processes are on a list. With cgroups there is no list: any process may be moved into a cgroup, so all are

@@ -25,7 +25,7 @@ static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_we
 		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_lost_sample(LOSS_NO_SCRATCH, event, weight);
 		return 0;
 	}
 	begin_sample(scratch, event, weight);
@@ -86,7 +86,7 @@ static __always_inline void sample_in_user(void *ctx, bool with_loop)
 		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_lost_sample(LOSS_NO_SCRATCH, event, weight);
 		return;
 	}
 	begin_sample(scratch, event, weight);
@@ -110,7 +110,7 @@ static __always_inline void note_call_of(void *ctx)
 		return;
 	/* The kernel will not tell of the return. */
 	if (utask && BPF_CORE_READ(utask, depth) >= MAX_RETURNS) {
-		count_loss(LOSS_UNPAIRED);
+		count_lost_sample(LOSS_UNPAIRED, EVENT_OF(ctx), 0);
 		return;
 	}
 	note_call(ctx, EVENT_OF(ctx), sp + RETURN_ADDRESS_BYTES);

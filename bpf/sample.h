@@ -65,8 +65,8 @@ static __always_inline void begin_sample(struct scratch *scratch, __u32 event, _
 	scratch->returns.is_in_kernel = 0;
 }
 
-/* Sends a sample whose stacks are taken. If the ring is full, a loss of this cause is counted. */
-static __always_inline void send_sample_or_count(struct scratch *scratch, __u32 loss)
+/* Sends a sample whose stacks are taken. Returns false if the ring is full. */
+static __always_inline bool try_send_sample(struct scratch *scratch)
 {
 	struct sample_record *record = &scratch->record;
 	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
@@ -74,13 +74,13 @@ static __always_inline void send_sample_or_count(struct scratch *scratch, __u32 
 
 	if (bytes > sizeof(*record) + sizeof(scratch->frames))
 		bytes = sizeof(*record) + sizeof(scratch->frames);
-	if (bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()))
-		count_loss(loss);
+	return bpf_ringbuf_output(&ring, scratch, bytes, wakeup_flags()) == 0;
 }
 
 static __always_inline void send_sample(struct scratch *scratch)
 {
-	send_sample_or_count(scratch, LOSS_RING_FULL_SAMPLE);
+	if (!try_send_sample(scratch))
+		count_lost_sample(LOSS_RING_FULL_SAMPLE, scratch->record.event, scratch->record.weight);
 }
 
 /* Stores the registers that user space had when it entered the kernel. Returns false if the current task has none: threads of the kernel,

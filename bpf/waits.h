@@ -225,7 +225,8 @@ static int take_wait_stack(struct bpf_map *map, void *key, void *value)
 		if (take_user && take_entry_registers(scratch))
 			take_user_stack(slot, 0);
 		/* The wait itself was sent before. */
-		send_sample_or_count(scratch, LOSS_STACK_SHORTENED);
+		if (!try_send_sample(scratch))
+			count_loss(LOSS_STACK_SHORTENED);
 	} else {
 		count_loss(LOSS_STACK_SHORTENED);
 	}
@@ -328,6 +329,15 @@ static __always_inline void note_waker(struct wait_record *record, const struct 
 	record->ready_ns = waiting->ready_ns;
 }
 
+/* Counts the samples that are lost with a wait. */
+static __always_inline void count_lost_wait(const struct wait_record *record)
+{
+	if (record->blocked_weight)
+		count_lost_sample(LOSS_RING_FULL_SAMPLE, off_cpu_event, record->blocked_weight);
+	if (record->delay_weight)
+		count_lost_sample(LOSS_RING_FULL_SAMPLE, run_delay_event, record->delay_weight);
+}
+
 /* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
@@ -394,7 +404,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		if (is_due || copy)
 			record->flags |= WAIT_HAS_STACK;
 		if (bpf_ringbuf_output(&ring, record, wait_bytes(record), wakeup_flags()))
-			count_loss(LOSS_RING_FULL_SAMPLE);
+			count_lost_wait(record);
 		else if (copy)
 			send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
 	}

@@ -98,7 +98,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_lost_sample(LOSS_NO_SCRATCH, waker_event, weight);
 		return 0;
 	}
 	begin_sample(scratch, waker_event, weight);

@@ -153,7 +153,11 @@ enum loss_cause {
 	LOSS_UNPAIRED = 6,
 	LOSS_MISSED_RUNS = 7,
 	LOSS_CAUSES = 8,
+	/* Losses are counted by event, and apart if they are of none, or of an unknown one. */
+	NO_EVENT = MAX_EVENTS,
+	LOSS_EVENTS = MAX_EVENTS + 1,
 };
+
 
 /* The most arguments of a function that a hit can weigh. */
 #define MAX_ARGUMENTS 8

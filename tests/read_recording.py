@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 48, 136, 0, 124, 48, 148, 64, 236, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 236, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]

@@ -406,8 +406,14 @@ fn processes(b: &mut Builder) {
 
 fn ending(b: &mut Builder) {
     let time_ns = START_NS + 900_000_000;
-    b.losses.push(Loss { time_ns, cpu: 1, cause: Cause::RING_FULL_SAMPLE, count: 5 });
-    b.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::MAPPING_QUEUE_FULL, count: 1 });
+    b.losses.push(Loss {
+        time_ns,
+        cpu: 1,
+        event: 0,
+        weight: 5 * PERIOD_NS,
+        ..Loss::of(Cause::RING_FULL_SAMPLE, 5)
+    });
+    b.losses.push(Loss { time_ns, ..Loss::of(Cause::MAPPING_QUEUE_FULL, 1) });
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 2_000_000_000,
         end_reason: EndReason::DURATION,

@@ -117,7 +117,7 @@ impl Excerpt<'_> {
         rows.waits.retain(|row| waits.has(row));
         if lost > 0 {
             let time_ns = chooser.last_ns();
-            rows.losses.push(Loss { time_ns, cpu: u32::MAX, cause: Cause::DAMAGED, count: lost });
+            rows.losses.push(Loss { time_ns, ..Loss::of(Cause::DAMAGED, lost) });
         }
         let session = rows.session.take().unwrap_or_else(|| {
             unknown_session("from a damaged file: who recorded this, where and when is lost")

@@ -183,7 +183,7 @@ impl<'a> Copier<'a> {
         let lost =
             [(Cause::DAMAGED, samples), (Cause::BLOCKS_DAMAGED, std::mem::take(&mut self.lost_blocks))];
         let lost = lost.into_iter().filter(|(_, count)| *count > 0);
-        let loss = |(cause, count)| Loss { time_ns: self.last_ns, cpu: u32::MAX, cause, count };
+        let loss = |(cause, count)| Loss { time_ns: self.last_ns, ..Loss::of(cause, count) };
         let losses: Vec<Loss> = lost.map(loss).collect();
         if !losses.is_empty() {
             self.writer.append(&LossesV1::from_rows(&losses))?;

@@ -197,7 +197,7 @@ impl Session {
 
     fn note(&mut self, time_ns: u64, cause: Cause, count: u64) {
         if count > 0 {
-            self.untold.push(Loss { time_ns, cpu: u32::MAX, cause, count });
+            self.untold.push(Loss { time_ns, ..Loss::of(cause, count) });
         }
     }
 

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, Sample, copy, record, report, send, target, text, wait_for_samples, wait_for_session,
-    wait_until,
+    Recorded, Sample, copy, json, probed, record, report, send, target, text, wait_for_samples,
+    wait_for_session, wait_until,
 };
 
 /// Fast enough for a second to hold about a thousand samples; prime, so that nothing runs in lockstep.
@@ -381,4 +381,38 @@ fn root_a_recorder_that_cannot_keep_up_loses_samples_and_counts_every_one() {
     // Every run of the sampler that took or lost a sample counts as one of the two; runs for other processes count as neither.
     assert!(taken + lost <= number(&info["receipt"]["bpf_runs"]), "{taken} + {lost}: {}", info["receipt"]);
     assert!(report(&["summary".as_ref(), path.as_os_str()]).contains("lost"));
+}
+
+#[test]
+fn root_lost_samples_are_counted_by_what_they_weigh() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    // Nobody else runs this copy.
+    let program = dir.path().join("probed");
+    copy(&probed(), &program);
+    let event = format!("uprobe:{}:sized,weight=arg1,unit=bytes", program.display());
+    let mut recorder = record();
+    recorder.args(["-q", "-a", "--max-event-rate", "0", "--ring", "256K", "-e", &event, "-o"]).arg(&path);
+    let mut child = recorder.spawn().expect("the recorder runs");
+    wait_for_session(&path);
+    let call = |calls: &str| {
+        assert!(Command::new(&program).args(["sized", calls]).status().expect("it runs").success())
+    };
+    send(libc::SIGSTOP, child.id());
+    call("20000");
+    send(libc::SIGCONT, child.id());
+    std::thread::sleep(Duration::from_millis(300));
+    send(libc::SIGINT, child.id());
+    assert!(child.wait().expect("it ends").success());
+    let weighs = json("top", &path)["total_weight"].as_u64().expect("a number");
+    let (health, summary) = (json("health", &path), json("summary", &path));
+    let lost = &health["lost_by_event"][0];
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    assert_eq!(number(&summary["samples"]) + number(&lost["samples"]), 20_000);
+    assert_eq!(weighs + number(&lost["weight"]), (1..=20_000).sum::<u64>(), "{lost}");
+    assert_eq!((&lost["unit"], number(&lost["unweighed"])), (&"bytes".into(), 0));
+    // The first hits fit into the ring, and they are light.
+    let share = |key: &str| health[key].as_f64().expect("a share");
+    assert!(share("lost_weight_share") > share("lost_share"), "{health}");
+    assert!(share("lost_weight_share") > 0.9, "{health}");
 }

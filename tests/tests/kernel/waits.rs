@@ -413,6 +413,9 @@ fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
             let mut samples = recorded.samples(&["--event", WAITS]);
             // The recorder's own name is that of the command before it begins.
             samples.retain(|sample| ["waits", "answerer"].contains(&sample.text("comm")));
+            let weights = recorded.json("health", &[])["lost_by_event"].clone();
+            let lost_ns: u64 =
+                weights.as_array().expect("rows").iter().filter_map(|row| row["weight"].as_u64()).sum();
             let lost = recorded.lost();
             let lost: u64 = ["ring_full_sample", "no_scratch", "missed_runs"]
                 .iter()
@@ -421,6 +424,9 @@ fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
             println!("{waits} waits in {ns} ns, {} samples, {lost} lost", samples.len());
             let off_cpu = samples.iter().filter(|sample| sample.text("event") == "off-cpu").count() as u64;
             if is_each {
+                // The two threads share a CPU: what one runs, the other waits.
+                let all = weight(samples.iter()) + lost_ns;
+                assert!(all > ns * 9 / 10 && all < ns * 5 / 2, "{all} of {ns} ns, lost: {weights}");
                 // The recorder loses waits of other threads than these two only if there are such.
                 assert!(off_cpu <= waits && off_cpu + lost + 20 >= waits, "{off_cpu} + {lost} of {waits}");
             } else {

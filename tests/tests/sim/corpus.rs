@@ -251,7 +251,7 @@ fn tiny() -> Builder {
     let time_ns = START_NS + 800_000_000;
     let losses =
         [(1, Cause::RING_FULL_SAMPLE, 5), (0, Cause::UNPAIRED, 2), (u32::MAX, Cause::MISSED_RUNS, 3)];
-    b.losses.extend(losses.map(|(cpu, cause, count)| Loss { time_ns, cpu, cause, count }));
+    b.losses.extend(losses.map(|(cpu, cause, count)| Loss { time_ns, cpu, ..Loss::of(cause, count) }));
     waits(&mut b, main, child, stack);
     counters(&mut b);
     b.receipt = Some(ReceiptV1 {

@@ -260,7 +260,7 @@ fn names_of_threads_may_be_lists_and_have_wildcards() {
 #[test]
 fn a_shortened_stack_is_no_lost_sample() {
     let mut builder = waiting(&["cpu-clock"]);
-    let loss = |cause, count| Loss { time_ns: START_NS, cpu: 0, cause, count };
+    let loss = |cause, count| Loss { time_ns: START_NS, ..Loss::of(cause, count) };
     builder.losses = vec![loss(Cause::STACK_SHORTENED, 2)];
     let dir = made(builder);
     let page = text(dir.path(), &format!("summary {FILE}"));
@@ -269,6 +269,44 @@ fn a_shortened_stack_is_no_lost_sample() {
     builder.losses = vec![loss(Cause::RATE_LOWERED, 7), loss(Cause::RING_FULL_SAMPLE, 100)];
     let page = text(made(builder).path(), &format!("summary {FILE}"));
     assert!(page.contains("300, 100 lost (25.0%): ring_full_sample 100; besides: rate_lowered 7"), "{page}");
+}
+
+#[test]
+fn losses_weigh_what_the_lost_samples_weigh() {
+    let mut builder = waiting(&["cpu-clock", "off-cpu"]);
+    let weight = |name: &str, builder: &Builder| -> u64 {
+        let event = builder
+            .session
+            .as_ref()
+            .and_then(|session| session.events.iter().position(|event| event.name == name))
+            .expect("it has it");
+        builder
+            .samples
+            .iter()
+            .filter(|sample| usize::from(sample.event) == event)
+            .map(|sample| sample.weight)
+            .sum()
+    };
+    let (cpu, waits) = (weight("cpu-clock", &builder), weight("off-cpu", &builder));
+    let loss = |event, count, weight| Loss { event, weight, ..Loss::of(Cause::RING_FULL_SAMPLE, count) };
+    // One wait, as long as all others together, and two samples of the CPU's time whose weight nobody knows.
+    builder.losses = vec![loss(1, 1, waits), loss(0, 2, 0)];
+    let samples = |event| builder.samples.iter().filter(|sample| sample.event == event).count() as f64;
+    let (of_cpu, all) = (samples(0), builder.samples.len() as f64);
+    let dir = made(builder);
+    let health = |options: &str| json(dir.path(), format!("health {FILE} {options}").trim_end());
+    let share = |options: &str, key: &str| health(options)[key].as_f64().expect("a share");
+    let close =
+        |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    close(share("", "lost_share"), 3.0 / (all + 3.0));
+    close(share("--event off-cpu", "lost_weight_share"), 0.5);
+    close(share("--event cpu-clock", "lost_weight_share"), 2.0 / (of_cpu + 2.0));
+    let lost = &health("")["lost_by_event"];
+    assert_eq!(lost[1]["weight"].as_u64(), Some(waits), "{lost}");
+    assert_eq!((lost[0]["samples"].as_u64(), lost[0]["unweighed"].as_u64()), (Some(2), Some(2)), "{lost}");
+    assert!(cpu > 0 && health("--event off-cpu")["verdict"] == "misleading");
+    let page = text(dir.path(), &format!("health {FILE} --event off-cpu"));
+    assert!(page.contains("50.0% of the weight was lost"), "{page}");
 }
 
 /// Adds a kernel thread that waits: 400 ms in its main function, 30 ms at work, 20 ms in its main function where no signal ends that.

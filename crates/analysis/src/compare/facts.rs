@@ -7,9 +7,7 @@ use icecore_format::records::{EndReason, TargetKind};
 use crate::account;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::counted::is_whole;
-use icecore_profile::recording::losses::lost;
 use icecore_profile::recording::spans::Spans;
-use icecore_text::quantity::ratio;
 
 /// One recording of a side.
 #[derive(Debug, Clone)]
@@ -28,7 +26,7 @@ pub struct RecordingFacts {
     pub span_ns: u64,
     /// The sum of the wall times of all sessions, ns; more than `span_ns` if sessions overlap.
     pub ran_ns: u64,
-    /// Share of all samples that were lost while recording.
+    /// Share of the weight of its events that was lost with samples.
     pub lost_share: f64,
     /// Ranges of the file that are damaged.
     pub damaged: u64,
@@ -47,8 +45,7 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
     let loaded = report.loaded;
     let (tables, filter) = (&loaded.tables, &loaded.filter);
     let whole = report.profile.whole();
-    let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-    let lost = lost(tables);
+    let lost = loaded.lost();
     // `cut` notes what it cut off. Whether the recorder sees the end of the command or of its processes first depends on the
     // machine.
     let ran = tables.parts.iter().all(|part| {
@@ -66,13 +63,13 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
         are_times: report.profile.measure.is_time(),
         span_ns: spans.together_ns(),
         ran_ns: spans.sum_ns(),
-        lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
+        lost_share: lost.share_of_weight,
         filter: report.filtered.clone(),
         damaged: tables.damage.len() as u64,
         is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
         runs: tables.parts.iter().count() as u64,
         // With lost samples, rows of the account may be lost, too. An account that lacks half of the sampled time is unusable.
-        exact_ns: if lost == 0 && report.profile.measure.is_cpu_time {
+        exact_ns: if lost.samples == 0 && report.profile.measure.is_cpu_time {
             account::kernel_ns(loaded).ok()
         } else {
             None

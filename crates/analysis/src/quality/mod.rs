@@ -18,7 +18,7 @@ pub use counts::{Break, breaks, count};
 use counts::{Unnamed, agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
-use icecore_profile::recording::losses::lost;
+use icecore_profile::recording::losses::Lost;
 use icecore_profile::stacks::calls::Impossible;
 use icecore_profile::stacks::repair::Suspects;
 use icecore_text::path::quoted;
@@ -131,26 +131,27 @@ pub struct Quality {
     /// No stack was unwound: walks that seem whole may have followed registers that were no frame pointers.
     #[serde(skip)]
     pub is_walked_only: bool,
+    /// What is missing.
+    #[serde(skip)]
+    pub lost: Lost,
 }
 
 impl Quality {
     /// Judges a recording.
-    pub fn new(report: &Report<'_>, samples_in_file: u64, lost: u64) -> Self {
+    pub fn new(report: &Report<'_>) -> Self {
         let is_unwound = report.profile.taken(Taken::is_unwound).samples > 0;
         let audit = Audit::new(report.loaded);
         // If stacks were unwound, each sample says which part of its stack was walked.
         let impossible = report.located.map(|located| report.loaded.impossible(located));
         if is_unwound {
-            Self::with(report, samples_in_file, lost, &Default::default(), (impossible, audit))
+            Self::with(report, &Default::default(), (impossible, audit))
         } else {
-            Self::with(report, samples_in_file, lost, report.loaded.suspects(), (impossible, audit))
+            Self::with(report, report.loaded.suspects(), (impossible, audit))
         }
     }
 
     fn with(
         report: &Report<'_>,
-        samples_in_file: u64,
-        lost: u64,
         (suspects, skipping): &(Suspects, Option<String>),
         (impossible, audit): (Option<Impossible>, Option<Audit>),
     ) -> Self {
@@ -210,6 +211,7 @@ impl Quality {
             unnamed: by_frame.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
             user_ends,
             is_walked_only: taken(Taken::is_unwound) == 0,
+            lost: report.loaded.lost(),
         };
         let breaks = breaks(&report.profile);
         let problems = problems(Facts {
@@ -222,8 +224,9 @@ impl Quality {
             has_stacks: with_user > 0,
             is_shortened: count(report, Cause::STACK_SHORTENED) > 0,
             in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),
-            lost_share: ratio(lost as f64, samples_in_file.saturating_add(lost) as f64),
-            lost_to: lost_to(report, lost),
+            lost_share: quality.lost.share_of_weight,
+            lost_share_of_samples: quality.lost.share,
+            lost_to: lost_to(report, quality.lost.samples),
             unfollowed: count(report, Cause::TARGETS_FULL),
             followed: followed(&report.loaded.tables),
             crowded: &quality.mappings_refused_of,
@@ -278,10 +281,8 @@ impl Quality {
 
 /// Returns the warning to print before views that do not judge the data themselves: only if it misleads, or lacks most names.
 pub fn warning(report: &Report<'_>) -> Option<String> {
-    let tables = &report.loaded.tables;
-    let in_file = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
     // Finding suspects and impossible edges takes time, and so does the audit.
-    let quality = Quality::with(report, in_file, lost(tables), &Default::default(), (None, None));
+    let quality = Quality::with(report, &Default::default(), (None, None));
     let misleads = quality.verdict == Verdict::Misleading && report.profile.whole().samples > 0;
     let first = quality.problems.first().filter(|_| misleads)?;
     // Right stacks without names mislead nobody.

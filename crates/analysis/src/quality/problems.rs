@@ -33,7 +33,9 @@ pub(super) struct Facts<'a> {
     pub(super) is_shortened: bool,
     /// A thread or process that was sampled too often or too rarely.
     pub(super) in_step: Option<InStep<'a>>,
+    /// Share of the weight that was lost, and of the number of samples.
     pub(super) lost_share: f64,
+    pub(super) lost_share_of_samples: f64,
     /// Why most of the lost samples were lost, if a lower rate would not have helped.
     pub(super) lost_to: Option<&'static str>,
     /// Processes that should have been recorded, but were not; and those that were.
@@ -126,6 +128,14 @@ fn of_names(facts: &Facts<'_>) -> Vec<Problem> {
     facts.named_share.map(problem).into_iter().collect()
 }
 
+/// Says what share was lost, in numbers as well if that differs.
+fn lost_text(of_weight: f64, of_samples: f64) -> String {
+    match [of_weight, of_samples].map(percent) {
+        [weight, samples] if weight == samples => format!("{samples} of the samples were lost"),
+        [weight, samples] => format!("{weight} of the weight was lost ({samples} of the samples)"),
+    }
+}
+
 fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
     let mut problems = Vec::new();
     match facts.samples {
@@ -143,7 +153,7 @@ fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
     let why = facts.lost_to.unwrap_or(facts.settings.fewer_samples());
     problems.push((
         graded(lost > LOST_MISLEADS, lost > LOST_SHOWS),
-        format!("{} of the samples were lost, and not evenly: {why}", percent(lost)),
+        format!("{}, and not evenly: {why}", lost_text(lost, facts.lost_share_of_samples)),
     ));
     if facts.unfollowed > 0 {
         let share = ratio(facts.unfollowed as f64, facts.unfollowed.saturating_add(facts.followed) as f64);

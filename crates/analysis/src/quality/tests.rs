@@ -31,6 +31,7 @@ const FINE: Facts<'_> = Facts {
     is_shortened: false,
     in_step: None,
     lost_share: 0.0,
+    lost_share_of_samples: 0.0,
     lost_to: None,
     unfollowed: 0,
     followed: 10,
@@ -168,7 +169,13 @@ fn what_is_unknown_is_no_problem() {
 
 #[test]
 fn the_worst_problem_comes_first_and_names_its_remedy() {
-    let facts = Facts { lost_share: 0.02, named_share: Some(0.1), worst: Some(Reason::NoSymbol), ..FINE };
+    let facts = Facts {
+        lost_share: 0.02,
+        lost_share_of_samples: 0.02,
+        named_share: Some(0.1),
+        worst: Some(Reason::NoSymbol),
+        ..FINE
+    };
     let problems = problems(facts);
     assert_eq!(problems.len(), 2);
     assert!(problems[0].text.contains("10.0% of the frames"));

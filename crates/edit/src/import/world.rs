@@ -155,7 +155,7 @@ impl<'a> WorldDraft<'a> {
             }
             Event::Lost { count, cpu, .. } => {
                 let cpu = cpu.unwrap_or(u32::MAX);
-                self.losses.push(Loss { time_ns, cpu, cause: Cause::RING_FULL_SAMPLE, count: *count });
+                self.losses.push(Loss { time_ns, cpu, ..Loss::of(Cause::RING_FULL_SAMPLE, *count) });
             }
             Event::KernelCode { start, len, name } => {
                 let name = self.string(name);

@@ -64,7 +64,7 @@ impl Cause {
     }
 }
 
-/// A number of items lost for one cause since the row before it.
+/// A number of items of one event lost for one cause since the row before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// When it was noticed, ns `CLOCK_MONOTONIC`.
@@ -73,11 +73,32 @@ pub struct Loss {
     pub cpu: u32,
     /// Why.
     pub cause: Cause,
+    /// Which event, a position in the session's events; [`Loss::NO_EVENT`] if it is of none, or of an unknown one.
+    pub event: u8,
     /// How many items.
     pub count: u64,
+    /// What these samples would have weighed, in the unit of the event; 0 if that is unknown.
+    pub weight: u64,
 }
 
-references!(Loss { time_ns: time, cpu: plain, cause: plain, count: plain });
+references!(Loss {
+    time_ns: time,
+    cpu: plain,
+    cause: plain,
+    event: event_if_any,
+    count: plain,
+    weight: plain
+});
+
+impl Loss {
+    /// The event of a loss that is of none, or of an unknown one.
+    pub const NO_EVENT: u8 = u8::MAX;
+
+    /// So many items of no known event, CPU and time.
+    pub fn of(cause: Cause, count: u64) -> Self {
+        Self { time_ns: 0, cpu: u32::MAX, cause, event: Self::NO_EVENT, count, weight: 0 }
+    }
+}
 
 /// Losses, ordered by time; a reader adds up the counts.
 #[derive(Debug, Default, Archive, Serialize)]
@@ -90,9 +111,13 @@ pub struct LossesV1 {
     pub cause: Packed,
     /// Counts.
     pub count: Packed,
+    /// Events.
+    pub event: Packed,
+    /// Weights.
+    pub weight: Packed,
 }
 
-payload!(LossesV1, ArchivedLossesV1, Kind::LOSSES, 1, count time_ns, same cpu, same cause, same count);
+payload!(LossesV1, ArchivedLossesV1, Kind::LOSSES, 1, count time_ns, same cpu, same cause, same count, same event, same weight);
 
 impl LossesV1 {
     /// Builds the columns.
@@ -102,6 +127,8 @@ impl LossesV1 {
             cpu: rows.iter().map(|r| r.cpu).collect(),
             cause: rows.iter().map(|r| u64::from(r.cause.0)).collect(),
             count: rows.iter().map(|r| r.count).collect(),
+            event: rows.iter().map(|r| u64::from(r.event)).collect(),
+            weight: rows.iter().map(|r| r.weight).collect(),
         }
     }
 }
@@ -111,11 +138,10 @@ impl ArchivedLossesV1 {
     pub fn rows(&self) -> impl Iterator<Item = Loss> + '_ {
         let columns = self.time_ns.sums().into_iter().zip(self.cpu.values_u32());
         let counts = self.cause.values().into_iter().zip(self.count.values());
-        columns.zip(counts).map(|((time_ns, cpu), (cause, count))| Loss {
-            time_ns,
-            cpu,
-            cause: Cause(cause as u8),
-            count,
+        let events = self.event.values().into_iter().zip(self.weight.values());
+        columns.zip(counts).zip(events).map(|(((time_ns, cpu), (cause, count)), (event, weight))| {
+            let (cause, event) = (Cause(cause as u8), u8::try_from(event).unwrap_or(Loss::NO_EVENT));
+            Loss { time_ns, cpu, cause, event, count, weight }
         })
     }
 }

@@ -31,6 +31,16 @@ impl Packed {
         self.len == 0
     }
 
+    /// Unpacks what [`Packed::steps`] packed.
+    pub(super) fn sums(&self) -> Vec<u64> {
+        summed(unpacked(self.len(), &self.planes))
+    }
+
+    /// Unpacks the values.
+    pub(super) fn values(&self) -> Vec<u64> {
+        unpacked(self.len(), &self.planes)
+    }
+
     /// Claims more values than it has.
     #[cfg(test)]
     pub(super) fn lying() -> Self {
@@ -69,14 +79,7 @@ impl ArchivedPacked {
     /// # Cost
     /// One pass over the planes; eight bytes of memory for each value, however few planes there are.
     pub fn values(&self) -> Vec<u64> {
-        let mut values = vec![0; self.len.to_native() as usize];
-        let len = values.len().max(1);
-        for (plane, shift) in self.planes.chunks_exact(len).zip((0..64).step_by(8)) {
-            for (value, byte) in values.iter_mut().zip(plane) {
-                *value |= u64::from(*byte) << shift;
-            }
-        }
-        values
+        unpacked(self.len.to_native() as usize, &self.planes)
     }
 
     /// Unpacks the values; larger ones than 2³² − 1 become that.
@@ -86,14 +89,27 @@ impl ArchivedPacked {
 
     /// Unpacks what [`Packed::steps`] packed.
     pub fn sums(&self) -> Vec<u64> {
-        let mut values = self.values();
-        let mut sum = 0_u64;
-        for value in &mut values {
-            sum = sum.wrapping_add(unfold(*value));
-            *value = sum;
-        }
-        values
+        summed(self.values())
     }
+}
+
+fn unpacked(len: usize, planes: &[u8]) -> Vec<u64> {
+    let mut values = vec![0; len];
+    for (plane, shift) in planes.chunks_exact(len.max(1)).zip((0..64).step_by(8)) {
+        for (value, byte) in values.iter_mut().zip(plane) {
+            *value |= u64::from(*byte) << shift;
+        }
+    }
+    values
+}
+
+fn summed(mut steps: Vec<u64>) -> Vec<u64> {
+    let mut sum = 0_u64;
+    for value in &mut steps {
+        sum = sum.wrapping_add(unfold(*value));
+        *value = sum;
+    }
+    steps
 }
 
 /// A column, of which a payload has several of equal length.

@@ -96,6 +96,7 @@ pub trait References {
 /// | `time_or_0` | a moment, or 0 for none |
 /// | `process` | the number of a process or thread |
 /// | `event` | the position of an event |
+/// | `event_if_any` | such a position, or 255 for none |
 /// | `id(IdTable)` | the id of a row of that [`IdTable`] |
 /// | `optional_id(IdTable)` | such an id, or `None` |
 /// | `within` | a value that implements [`References`] itself |
@@ -116,6 +117,11 @@ macro_rules! references {
     };
     (@event $see:ident $field:ident) => {
         $see($crate::records::Reference::Event($field))
+    };
+    (@event_if_any $see:ident $field:ident) => {
+        if *$field != u8::MAX {
+            $see($crate::records::Reference::Event($field));
+        }
     };
     (@id $see:ident $field:ident $table:ident) => {
         if *$field >= $crate::records::IdTable::$table.first_id() {

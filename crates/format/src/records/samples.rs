@@ -2,6 +2,8 @@
 
 mod relative;
 
+use std::collections::BTreeMap;
+
 use rkyv::{Archive, Serialize};
 
 use super::packed::{Packed, fold, narrow, unfold};
@@ -179,6 +181,16 @@ impl SamplesV1 {
             first_snapshot: expected_snapshot,
             snapshot: snapshot.collect(),
         })
+    }
+
+    /// Adds up the samples by event: their number, and their weight.
+    pub fn by_event(&self) -> BTreeMap<u8, (u64, u64)> {
+        let mut sums = BTreeMap::<u8, (u64, u64)>::new();
+        for (event, weight) in self.event.values().into_iter().zip(self.weight.sums()) {
+            let sum = sums.entry(event as u8).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(weight));
+        }
+        sums
     }
 }
 

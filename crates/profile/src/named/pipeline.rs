@@ -21,6 +21,7 @@ use crate::recording::cgroups::Cgroups;
 use crate::recording::events::{ChosenEvents, EventChoice, Meaning};
 use crate::recording::filter::Filter;
 use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, needed};
+use crate::recording::losses::Lost;
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::Impossible;
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
@@ -93,6 +94,11 @@ pub struct Report<'a> {
 }
 
 impl<'a> Loaded<'a> {
+    /// Adds up what is lost.
+    pub fn lost(&self) -> Lost {
+        Lost::new(self.recording, &self.tables, &self.events)
+    }
+
     /// Loads all samples of a recording, as [`new`](Self::new) does.
     pub fn whole(path: &'a Path, recording: &'a Recording, search: &'a Search) -> Self {
         Self::new(path, recording, Filter::default(), Patterns::default(), search, Apart::default())

@@ -273,8 +273,7 @@ impl Tables {
         self.samples_missing = counted::missing(recording);
         if self.samples_missing > 0 {
             let time_ns = self.parts.zero_ns();
-            let (cpu, cause, count) = (u32::MAX, Cause::DAMAGED, self.samples_missing);
-            self.losses.push(Loss { time_ns, cpu, cause, count });
+            self.losses.push(Loss { time_ns, ..Loss::of(Cause::DAMAGED, self.samples_missing) });
         }
     }
 }

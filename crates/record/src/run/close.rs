@@ -45,7 +45,7 @@ pub(super) fn close(
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
         end.exit_code = Some(child::exit_code(child.wait()?));
     }
-    let refused = stored.samples_refused;
+    let refused: u64 = stored.samples_refused.values().map(|(samples, _)| samples).sum();
     let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
     if refused > 0 {
         *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
@@ -142,14 +142,20 @@ pub(super) fn close(
 
 /// Returns the losses after the last samples, and those that were noticed only then.
 fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
-    let losses = [
-        (Cause::WRITE_FAILED, stored.samples_refused),
+    let refused = stored.samples_refused.iter();
+    let refused = refused.map(|(event, (count, weight))| Loss {
+        event: *event,
+        weight: *weight,
+        ..Loss::of(Cause::WRITE_FAILED, *count)
+    });
+    let others = [
         (Cause::CODE_UNNAMED, embedded.left_out + embedded.jit.left_out),
         (Cause::JIT_FILE_CUT, embedded.jit.cut_files),
         (Cause::NAMES_REFUSED, stored.names_refused),
     ];
-    let losses = losses.into_iter().filter(|(_, count)| *count > 0);
-    losses.map(|(cause, count)| Loss { time_ns, cpu: u32::MAX, cause, count }).collect()
+    let others = others.into_iter().filter(|(_, count)| *count > 0);
+    let losses = refused.chain(others.map(|(cause, count)| Loss::of(cause, count)));
+    losses.map(|loss| Loss { time_ns, ..loss }).collect()
 }
 
 /// Explains why the recording could not be written, and what to do.

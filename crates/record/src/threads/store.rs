@@ -1,6 +1,6 @@
 //! The writer thread appends batches to the file, and stops the recording if the disk refuses one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
@@ -17,8 +17,8 @@ pub(crate) struct Stored {
     writer: Writer,
     /// The first error of the disk.
     failure: Option<icecore_format::Error>,
-    /// Samples that the disk did not take.
-    pub(crate) samples_refused: u64,
+    /// Samples that the disk did not take, by event: their number, and their weight.
+    pub(crate) samples_refused: BTreeMap<u8, (u64, u64)>,
     /// Names of functions that the disk did not take.
     pub(crate) names_refused: u64,
     /// Images whose files the disk did not take, or not all of them.
@@ -78,7 +78,10 @@ impl Stored {
     }
 
     fn refuse(&mut self, batch: &Batch) {
-        self.samples_refused += batch.samples.items() as u64;
+        for (event, (samples, weight)) in batch.samples.by_event() {
+            let sum = self.samples_refused.entry(event).or_default();
+            *sum = (sum.0 + samples, sum.1.saturating_add(weight));
+        }
         self.names_refused += (batch.symbols.items() + batch.jit.items()) as u64;
         if batch.image_parts.items() > 0 {
             self.files_refused.insert(batch.image_parts.image);

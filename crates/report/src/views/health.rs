@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::lost::{self, LostRow};
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::Select;
 use icecore_analysis::account::Account;
@@ -13,7 +14,7 @@ use icecore_analysis::clock::achieved_hz;
 use icecore_analysis::quality::{Break, Quality, Verdict, breaks};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
-use icecore_profile::recording::losses::{losses, lost};
+use icecore_profile::recording::losses::losses;
 use icecore_text::path::shown;
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, duration, percent, things};
@@ -71,6 +72,10 @@ pub struct Health {
     /// All losses, by cause.
     lost: BTreeMap<String, u64>,
     lost_share: f64,
+    /// The share of the weight of the shown events.
+    lost_weight_share: f64,
+    /// Lost samples of known events.
+    lost_by_event: Vec<LostRow>,
     /// The lost samples that only the receipt counts: their blocks are missing.
     samples_missing: u64,
     #[serde(flatten)]
@@ -104,9 +109,7 @@ impl Health {
     pub fn new(report: &Report<'_>, rows: usize) -> Self {
         let tables = &report.loaded.tables;
         let whole = report.profile.whole();
-        let in_file: u64 = tables.sample_blocks.iter().map(|block| u64::from(block.header.items)).sum();
-        let lost = lost(tables);
-        let mut quality = Quality::new(report, in_file, lost);
+        let mut quality = Quality::new(report);
         let cpu_time = std::mem::replace(&mut quality.cpu_time, Err(""));
         let walked = report.profile.taken(Taken::is_walked).samples;
         let of_walked = |which: fn(Taken) -> bool| {
@@ -127,7 +130,9 @@ impl Health {
             asked_hz: tables.parts.events().iter().map(|event| event.frequency_hz).collect(),
             achieved_hz: achieved_hz(report),
             lost: losses(tables),
-            lost_share: ratio(lost as f64, in_file.saturating_add(lost) as f64),
+            lost_share: quality.lost.share,
+            lost_weight_share: quality.lost.share_of_weight,
+            lost_by_event: LostRow::list(tables, &quality.lost),
             samples_missing: tables.samples_missing,
             advice: quality.problems.clone(),
             quality,
@@ -212,7 +217,11 @@ impl Health {
         }
         let causes: Vec<String> =
             self.lost.iter().map(|(cause, n)| format!("{} {cause}", count(*n))).collect();
-        format!("{} of the samples; {}", percent(self.lost_share), causes.join(", "))
+        let text = format!("{} of the samples; {}", percent(self.lost_share), causes.join(", "));
+        match lost::by_event(&self.lost_by_event, self.lost_share) {
+            Some(events) => format!("{text}; of weight: {events}"),
+            None => text,
+        }
     }
 
     fn stacks_text(&self, page: &mut Page) {

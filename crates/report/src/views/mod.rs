@@ -12,6 +12,7 @@ pub mod folded;
 pub mod health;
 pub mod info;
 mod left_out;
+mod lost;
 pub mod missing;
 mod owners;
 pub mod samples;

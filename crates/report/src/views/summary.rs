@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::info::{EventRow, ReceiptRow, target};
 use super::left_out::LeftOutRow;
+use super::lost::LostRow;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
 use crate::views::top::{self, By, Top};
@@ -20,7 +21,7 @@ use icecore_analysis::clock::achieved_hz;
 use icecore_analysis::wall_time::WallTime;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::damage::DamageRow;
-use icecore_profile::recording::losses::{losses, lost, other_losses};
+use icecore_profile::recording::losses::{losses, other_losses};
 use icecore_profile::stacks::hits::Apart;
 use icecore_text::quantity::ratio;
 
@@ -37,7 +38,7 @@ Examples:
   icecore-report demo.icecore --comm cc1        the same, of one program
   icecore-report demo.icecore --json | jq .verdict
 
-The verdict: misleading if more than 10% of the samples were lost; usable if more than 1% were lost, or fewer \
+The verdict: misleading if more than 10% of the samples (by weight) were lost; usable if more than 1% were, or fewer \
 than 90% of the user stacks reach a root, or if the file is damaged; else good. Names are judged apart: most are \
 missing if fewer than 50% of the frames of a sample have one, some if fewer than 90% have.
 
@@ -67,6 +68,8 @@ pub struct Summary {
     samples_in_file: u64,
     /// Samples that were lost while recording.
     lost: u64,
+    /// Those of known events.
+    lost_by_event: Vec<LostRow>,
     /// The lost samples that only the receipt counts: their blocks are missing.
     samples_missing: u64,
     /// Wall time in which any session ran.
@@ -170,7 +173,7 @@ impl Summary {
         let last_ns = spans.hull_ns().1;
         let sessions = if spans.is_one() { Vec::new() } else { sessions::rows(report, &spans) };
         let ((quality, processes), (functions, _)) = rayon::join(
-            || (Quality::new(report, samples_in_file, lost(tables)), processes(report)),
+            || (Quality::new(report), processes(report)),
             || Top::rank(report, &[By::Function], Sort::Own, FUNCTIONS),
         );
         let in_kernel = report.profile.taken(|taken| taken.in_kernel);
@@ -184,7 +187,8 @@ impl Summary {
             file: loaded.path.display().to_string(),
             samples: whole.samples,
             samples_in_file,
-            lost: lost(tables),
+            lost: quality.lost.samples,
+            lost_by_event: LostRow::list(tables, &quality.lost),
             samples_missing: tables.samples_missing,
             duration_s,
             sessions_s: spans.sum_ns() as f64 / 1e9,

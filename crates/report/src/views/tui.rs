@@ -31,7 +31,7 @@ use icecore_analysis::explore::{self, Explorer};
 use icecore_analysis::quality::{Quality, Verdict};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::events::{EventChoice, Meaning};
-use icecore_profile::recording::losses::{lost, other_losses};
+use icecore_profile::recording::losses::other_losses;
 use icecore_profile::recording::spans::Spans;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
 use icecore_text::path::shown;
@@ -170,8 +170,9 @@ impl Facts {
             is_wait: Meaning::of(event) == Meaning::Wait,
             is_usual: chosen.has(position),
         });
-        let quality = Quality::new(report, in_file, lost(tables));
+        let quality = Quality::new(report);
         let verdict = (quality.verdict, quality.said());
+        let lost = quality.lost.samples;
         let mut remarks = quality.problems;
         let losses = other_losses(tables);
         remarks
@@ -193,7 +194,7 @@ impl Facts {
             span_ns: Spans::new(tables, &loaded.filter).hull_ns(),
             verdict: Some(verdict),
             in_file,
-            lost: lost(tables),
+            lost,
             remarks,
             filtered: report.filtered.clone(),
             ..Self::default()

@@ -185,8 +185,13 @@ impl<'obj> Sampler<'obj> {
             rodata.scheduler = [code.scheduler.start.0, code.scheduler.end.0];
         }
         rodata.follows_all = has_wakers;
-        let is_waker = |event: &Event| matches!(event.source, Source::Wait { of: Of::Waker, .. });
-        rodata.waker_event = events.iter().position(is_waker).unwrap_or(0) as u32;
+        let number = |which: Of| {
+            let is_it = |event: &Event| matches!(event.source, Source::Wait { of, .. } if of == which);
+            events.iter().position(is_it).unwrap_or(0) as u32
+        };
+        rodata.off_cpu_event = number(Of::OffCpu);
+        rodata.run_delay_event = number(Of::RunDelay);
+        rodata.waker_event = number(Of::Waker);
         rodata.has_cookies = has_cookies;
         rodata.events_of_calls = events_of_calls;
         rodata.is_stack_of_cpu = is_kernel_since(STACKS_OF_CPUS);
@@ -251,6 +256,7 @@ impl<'obj> Sampler<'obj> {
             walker,
             stacks_of_waits,
             has_cgroups,
+            events: events.len(),
             links: Vec::new(),
             sampling: Vec::new(),
             counters: Vec::new(),

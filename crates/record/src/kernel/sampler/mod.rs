@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 
 use anyhow::{Context as _, bail};
-use icecore_format::records::Cause;
+use icecore_format::records::{Cause, Loss};
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo, PerfEventType};
 use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
@@ -62,6 +62,8 @@ pub struct Sampler<'obj> {
     walks_tables: bool,
     stacks_of_waits: StacksOfWaits,
     has_cgroups: bool,
+    /// The number of events.
+    events: usize,
     links: Vec<Link>,
     /// Attached counters and probes.
     sampling: Vec<Link>,
@@ -332,26 +334,25 @@ impl<'obj> Sampler<'obj> {
         builder.build().context("cannot map the ring")
     }
 
-    /// Reads the loss counters: (cause, CPU, items since loading).
-    pub(crate) fn losses(&self) -> Vec<(Cause, u32, u64)> {
-        let causes = 0..loss_cause::LOSS_CAUSES.0;
-        let read = |cause: u32| {
-            self.skel.maps.losses.lookup_percpu(&cause.to_ne_bytes(), MapFlags::ANY).ok().flatten()
-        };
-        causes
-            .filter_map(|cause| Some((Cause(cause as u8), read(cause)?)))
-            .flat_map(|(cause, counts)| {
-                (0..).zip(counts).map(move |(cpu, count)| {
-                    (cause, cpu, count.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
-                })
-            })
-            .chain(std::iter::once((
-                Cause::MISSED_RUNS,
-                u32::MAX,
-                self.runs().missed + self.missed_by_kprobes,
-            )))
-            .filter(|(_, _, count)| *count > 0)
-            .collect()
+    /// Reads the loss counters: what was lost since loading. Their times are 0.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
+        let missed = self.runs().missed + self.missed_by_kprobes;
+        let mut losses = vec![Loss::of(Cause::MISSED_RUNS, missed)];
+        for cause in (0..loss_cause::LOSS_CAUSES.0).map(|cause| Cause(cause as u8)) {
+            let events = if cause.is_sample() { self.events } else { 0 };
+            for event in (0..events as u32).chain([loss_cause::NO_EVENT.0]) {
+                let key = u32::from(cause.0) * loss_cause::LOSS_EVENTS.0 + event;
+                let read = self.skel.maps.losses.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY);
+                let event = if event == loss_cause::NO_EVENT.0 { Loss::NO_EVENT } else { event as u8 };
+                for (cpu, lost) in (0..).zip(read.ok().flatten().into_iter().flatten()) {
+                    let [count, weight] = [0, 8]
+                        .map(|at| lost[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)));
+                    losses.push(Loss { cpu, event, weight, ..Loss::of(cause, count) });
+                }
+            }
+        }
+        losses.retain(|loss| loss.count > 0);
+        losses
     }
 
     /// Reads how often the programs that sample ran, and their CPU time.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use icecore_elf::{Avma, FileOff};
-use icecore_format::records::{Cause, Mapping, Origin};
+use icecore_format::records::{Cause, Loss, Mapping, Origin};
 
 use super::Digest;
 use crate::kernel::wire::NewMapping;
@@ -162,7 +162,7 @@ impl Digest {
     pub(super) fn name_floods(&mut self) {
         let (refused, processes) = self.floods.take();
         if refused > 0 {
-            self.lost(Cause::MAPPINGS_REFUSED, u32::MAX, refused);
+            self.lost(Loss::of(Cause::MAPPINGS_REFUSED, refused));
         }
         for (tgid, time_ns) in processes {
             self.tracker.refuse_mappings(time_ns, tgid, &scan::comm_of(tgid));

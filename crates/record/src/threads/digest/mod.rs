@@ -159,14 +159,14 @@ impl Digest {
         for record in chunk.records() {
             match wire::decode(record) {
                 Ok(event) => self.event(&event),
-                Err(_) => self.lost(Cause::UNDECODABLE, u32::MAX, 1),
+                Err(_) => self.lost(Loss::of(Cause::UNDECODABLE, 1)),
             }
         }
         // Reports come after the events of the ring, which decide which processes are followed.
         for report in wire::reports(&chunk.reports) {
             match report {
                 Report::Mapping(mapping) => self.mapping(&mapping),
-                Report::Lost(count) => self.lost(Cause::MAPPING_QUEUE_FULL, u32::MAX, count),
+                Report::Lost(count) => self.lost(Loss::of(Cause::MAPPING_QUEUE_FULL, count)),
             }
         }
         self.followed.forget_until(chunk.complete_until_ns);
@@ -177,7 +177,7 @@ impl Digest {
         if let Some(sent) = &self.sent_pages {
             self.tracker.take_missing_pages().into_iter().for_each(|page| sent.forget(page));
         }
-        chunk.losses.iter().for_each(|loss| self.lost(loss.cause, loss.cpu, loss.count));
+        chunk.losses.iter().for_each(|loss| self.lost(*loss));
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -216,9 +216,9 @@ impl Digest {
         }
     }
 
-    fn lost(&mut self, cause: Cause, cpu: u32, count: u64) {
-        *self.losses.entry(cause).or_default() += count;
-        self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), cpu, cause, count });
+    fn lost(&mut self, loss: Loss) {
+        *self.losses.entry(loss.cause).or_default() += loss.count;
+        self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), ..loss });
     }
 
     fn settle(&mut self, until_ns: u64) {
@@ -234,11 +234,11 @@ impl Digest {
         self.name_floods();
         match self.tracker.settle(self.complete_until_ns) {
             0 => {}
-            count => self.lost(Cause::STACKS_EXHAUSTED, u32::MAX, count),
+            count => self.lost(Loss::of(Cause::STACKS_EXHAUSTED, count)),
         }
         match self.tracker.take_refused_stacks() {
             0 => {}
-            count => self.lost(Cause::STACK_SHORTENED, u32::MAX, count),
+            count => self.lost(Loss::of(Cause::STACK_SHORTENED, count)),
         }
         let notes = self.tracker.take_notes();
         self.prove_moved(&notes);

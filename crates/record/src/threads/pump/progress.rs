@@ -48,7 +48,7 @@ impl Looks {
 /// The state and the counts of the pump.
 #[derive(Debug)]
 pub struct Progress {
-    losses: FxHashMap<(Cause, u32), u64>,
+    losses: FxHashMap<(Cause, u32, u8), (u64, u64)>,
     pub(super) high_water: u64,
     /// The next sleep if the ring does not wake the recorder.
     look_in: Duration,
@@ -120,11 +120,12 @@ impl Progress {
     pub(super) fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
         let time_ns = clock::monotonic_ns();
         let mut losses = Vec::new();
-        for (cause, cpu, total) in sampler.losses() {
-            let known = self.losses.entry((cause, cpu)).or_default();
-            if total > *known {
-                losses.push(Loss { time_ns, cpu, cause, count: total - *known });
-                *known = total;
+        for total in sampler.losses() {
+            let known = self.losses.entry((total.cause, total.cpu, total.event)).or_default();
+            let (count, weight) = (total.count.saturating_sub(known.0), total.weight.wrapping_sub(known.1));
+            if count > 0 {
+                losses.push(Loss { time_ns, count, weight, ..total });
+                *known = (total.count, total.weight);
             }
         }
         losses

@@ -4,12 +4,11 @@ use std::path::Path;
 
 use super::{Cgroup, Process, Quality, Summary, Verdict, memory};
 use crate::views::flame::file::default_name;
-use crate::views::left_out;
+use crate::views::{left_out, lost};
 use icecore_profile::named::pipeline::Report;
 use icecore_text::fit::cut;
 use icecore_text::name;
 use icecore_text::path::{command, quoted, shown};
-use icecore_text::quantity::ratio;
 use icecore_text::quantity::{bytes, count, duration, percent, ranges, things, utc, weight};
 use icecore_text::{Align, Page, Style, Table};
 
@@ -228,8 +227,10 @@ impl Summary {
         text = match self.lost {
             0 => format!("{text}, none lost"),
             lost => {
-                let share = ratio(lost as f64, self.samples_in_file.saturating_add(lost) as f64);
-                format!("{text}, {} lost ({}): {}", count(lost), percent(share), causes.join(", "))
+                let share = self.quality.lost.share;
+                let events = lost::by_event(&self.lost_by_event, share);
+                let events = events.map_or_else(String::new, |events| format!("; of weight: {events}"));
+                format!("{text}, {} lost ({}): {}{events}", count(lost), percent(share), causes.join(", "))
             }
         };
         // These cost callers, names or precision, and no samples.
