@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 236, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -514,9 +514,9 @@ class Part:
         self.marks.update(zip(root.steps(0), root.values(12)))
 
     def names_block(self, root):
-        texts = root.arena(216, 224)
-        columns = [root.values(at, False) for at in (96, 108, 120, 132, 144, 156, 168, 180, 192)]
-        aliases, functions = iter(root.values(204, False)), []
+        texts = root.arena(228, 236)
+        columns = [root.values(at, False) for at in (108, 120, 132, 144, 156, 168, 180, 192, 204)]
+        aliases, functions = iter(root.values(216, False)), []
         text = lambda at: texts[at - 1] if at else None
         for name, symbol, file, line, unit, entry, first, symbol_file, count in zip(*columns, strict=True):
             others = [texts[next(aliases)] for _ in range(count)]
@@ -524,13 +524,13 @@ class Part:
             function = [texts[name], text(symbol), text(file), line, entry, first, text(symbol_file), others]
             functions.append(function)
         need(next(aliases, None) is None, "functions for all aliases")
-        frames = iter(zip(*(root.values(at, False) for at in (60, 72, 84)), strict=True))
-        rows = zip(root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(48))
-        for image, file_off, address, back, depth in rows:
+        frames = iter(zip(*(root.values(at, False) for at in (72, 84, 96)), strict=True))
+        rows = zip(root.steps(0), root.steps(12), root.steps(24), root.values(36), root.values(48), root.values(60))
+        for image, file_off, address, back, depth, calls in rows:
             here = [next(frames) for _ in range(depth)]
             here = [[functions[function], text(file), line] for function, file, line in here]
             start = max(address - (back - 1), 0) if back else 0
-            self.names.append([image, file_off, address, start, here])
+            self.names.append([image, file_off, address, start, here, text(calls)])
         need(next(frames, None) is None, "rows for all frames")
 
     def sources_block(self, root):

@@ -53,6 +53,7 @@ test)
 	{ has_clang && has clang++; } || want clang
 	has c++ || want g++
 	has readelf || want binutils
+	has ld.lld || want lld
 	has xz || want xz-utils
 	has dwz || want dwz
 	has musl-gcc || want musl-tools

@@ -44,6 +44,9 @@ pub struct Function {
     pub file: Option<Arc<str>>,
     /// Counted from 1.
     pub line: Option<u32>,
+    /// The name of the function that is called here, demangled, if the debug information names it. Code can have several names
+    /// (`--icf`).
+    pub calls: Option<Arc<str>>,
 }
 
 /// What tells a function of an image apart from others of the same name. Names are no identities: a program may have any number of
@@ -77,6 +80,6 @@ pub struct EntryId {
 impl Function {
     /// Makes a function of which only the name is known.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, origin: Arc::default(), file: None, line: None }
+        Self { name, origin: Arc::default(), file: None, line: None, calls: None }
     }
 }

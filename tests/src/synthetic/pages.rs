@@ -55,6 +55,7 @@ pub fn deep() -> Builder {
     let functions = (0..24).map(|name| NamedFunction { name, ..NamedFunction::default() }).collect();
     let frames = (0..24).map(|function| NamedFrame { function, file: None, line: 0 }).collect();
     let place = |number: usize| NamedPlace {
+        calls: None,
         image,
         file_off: CODE_OFF + 0xf + number as u64 * 0x100,
         address: 0,

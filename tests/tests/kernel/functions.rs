@@ -184,6 +184,65 @@ int main(int argc, char **argv) {
 }
 
 #[test]
+fn root_code_that_a_linker_folded_has_the_names_by_which_calls_name_it() {
+    let looping = |name: &str| SPIN.replace("NAME", name).replace("static ", "");
+    let caller = |name: &str, called: &str| {
+        format!("__attribute__((noinline)) void {name}(unsigned long n) {{ sink += {called}(n); sink++; }}\n")
+    };
+    let main = "volatile unsigned long sink;
+"
+    .to_owned()
+        + &caller("call_alpha", "alpha")
+        + &caller("call_beta", "beta").replace("sink++", "sink += 2")
+        + "int main(int argc, char **argv) {
+  unsigned long n = 100000ul * (argc > 1 ? 20 : 1);
+  for (int i = 0; i < 60; i++) { call_alpha(n); call_beta(n); call_beta(n); }
+}
+";
+    let dir = tempfile::tempdir().expect("a directory");
+    for (compiler, flags, is_named) in [
+        ("c++", "-O2 -g -ffunction-sections -fuse-ld=lld -Wl,--icf=all", true),
+        ("clang++", "-O2 -g -ffunction-sections -fuse-ld=lld -Wl,--icf=all", true),
+        // Without debug information nobody knows what a call names.
+        ("c++", "-O2 -ffunction-sections -fuse-ld=lld -Wl,--icf=all", false),
+        ("c++", "-O2 -g -ffunction-sections -fuse-ld=lld -Wl,--icf=none", false),
+    ] {
+        let declared = "unsigned long alpha(unsigned long); unsigned long beta(unsigned long);\n";
+        let sources =
+            [("main.cc", declared.to_owned() + &main), ("loops.cc", looping("alpha") + &looping("beta"))];
+        let program = compiled(dir.path(), compiler, flags, &sources);
+        let recorded = record(&program, ["20", "0"]);
+        let rows = rows(&recorded, "", &[]);
+        let names = |under: &str| -> Vec<String> {
+            let focus = recorded.json("top", &["-n", "0", "--focus", under]);
+            let rows = focus["rows"].as_array().expect("rows").iter();
+            rows.filter_map(|row| {
+                row["name"].as_str().filter(|name| name.contains("(") && name.contains("a("))
+            })
+            .map(str::to_owned)
+            .collect()
+        };
+        let folded: Vec<&(String, f64)> = rows.iter().filter(|(_, share)| *share > 0.2).collect();
+        if is_named {
+            assert_eq!(folded.len(), 1, "{compiler} {flags}: {rows:?}");
+            let both = [
+                "alpha(unsigned long) or beta(unsigned long)",
+                "beta(unsigned long) or alpha(unsigned long)",
+            ];
+            assert!(both.contains(&&*folded[0].0), "{compiler} {flags}: {rows:?}");
+            let top = report(&["top".as_ref(), recorded.path().as_os_str()]);
+            assert!(!top.contains("(+1 name)"), "{top}");
+            // The name is the same wherever the code was called from, and both names find it.
+            assert!(names("call_beta").contains(&folded[0].0), "{:?}", names("call_beta"));
+            let of = |name: &str| recorded.json("top", &["--focus", name])["total_weight"].as_u64();
+            assert_eq!(of("alpha(unsigned long)"), of("beta(unsigned long)"), "{compiler} {flags}");
+        } else {
+            assert!(rows.iter().all(|(name, _)| !name.contains(" or ")), "{compiler} {flags}: {rows:?}");
+        }
+    }
+}
+
+#[test]
 fn root_nothing_recurses_where_a_function_of_the_same_name_is_called() {
     let source = "#include <stdlib.h>
 unsigned long in_b(unsigned long);

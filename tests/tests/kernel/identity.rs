@@ -100,6 +100,14 @@ fn root_code_that_a_program_has_moved_keeps_its_names_if_its_bytes_are_those_of_
     for sample in below.iter().filter(|sample| sample.names("user").first() == Some(&"moved")) {
         assert!(sample.names("user").starts_with(&["moved", "calls_moved", "main"]), "{sample:?}");
     }
+    let health = recorded.json("health", &[]);
+    let is_leaf_moved = |sample: &&Sample| {
+        let user = sample.0["frames"].as_array().into_iter().flatten().find(|frame| frame["side"] == "user");
+        user.is_some_and(|frame| frame["moved"] == true)
+    };
+    let leaves = samples.iter().filter(is_leaf_moved).count() as f64 / samples.len() as f64;
+    let told = health["moved_share"].as_f64().expect("some code has moved");
+    assert!((told - leaves).abs() < 0.01 && told > 0.5, "{told}, not {leaves}");
     let frames = below.iter().filter_map(|sample| sample.0["frames"].as_array()).flatten();
     let is_marked =
         |name: &str| frames.clone().filter(|frame| frame["name"] == name).all(|frame| frame["moved"] == true);

@@ -217,10 +217,19 @@ fn tiny() -> Builder {
     let work =
         NamedFunction { name: 1, start: 0x2200, file: Some(4), aliases: vec![5], ..NamedFunction::default() };
     let texts = ["tiny::inner()", "tiny::work()", "/src/tiny.cc", "_ZN4tiny5innerEv", "tiny.cc", "work_v1"];
-    let place =
-        |file_off, address, start, frames| NamedPlace { image: bin, file_off, address, start, frames };
+    let place = |file_off, address, start, frames| NamedPlace {
+        image: bin,
+        file_off,
+        address,
+        start,
+        frames,
+        calls: None,
+    };
     b.names = NameTable {
-        places: vec![place(0x1210, 0x2210, 0, 0..2), place(0x1310, 0x2310, 0x2300, 2..2)],
+        places: vec![
+            NamedPlace { calls: Some(5), ..place(0x1210, 0x2210, 0, 0..2) },
+            place(0x1310, 0x2310, 0x2300, 2..2),
+        ],
         frames: vec![frame(0, 4), frame(1, 9)],
         functions: vec![inner, work],
         texts: texts.map(|text| text.as_bytes().into()).to_vec(),

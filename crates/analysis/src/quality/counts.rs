@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, Change, EndReason, ReceiptV1, WalkEnd};
+use icecore_format::records::{Cause, Change, EndReason, Origin, ReceiptV1, WalkEnd};
 use icecore_symbolize::Reason;
 
 use crate::account::Account;
@@ -10,7 +10,7 @@ use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Profile, through};
 use icecore_profile::recording::load::Tables;
 use icecore_profile::stacks::hits::{Hit, Key};
-use icecore_profile::stacks::locate::steps;
+use icecore_profile::stacks::locate::{Locator, steps};
 use icecore_text::quantity::ratio;
 
 /// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Walks of a single frame do not count: if code
@@ -24,6 +24,19 @@ pub(super) fn unproven(report: &Report<'_>) -> u64 {
     };
     let lone: u64 = report.loaded.hits.rows.iter().filter(is_lone).map(|hit| hit.samples).sum();
     samples.saturating_sub(lone)
+}
+
+/// Counts user stacks whose innermost function lies in code that its program has moved.
+pub(super) fn moved(report: &Report<'_>) -> u64 {
+    let tables = &report.loaded.tables;
+    if tables.mappings.iter().all(|mapping| mapping.origin != Origin::MOVED) {
+        return 0;
+    }
+    let locator = Locator::new(tables, &report.loaded.spaces);
+    let is_moved = |Key { user, space, .. }: &Key| {
+        steps(tables, *user).next().is_some_and(|leaf| locator.is_moved(*space, leaf))
+    };
+    report.loaded.hits.rows.iter().filter(|hit| is_moved(&hit.key)).map(|hit| hit.samples).sum()
 }
 
 /// Counts the sessions whose recorder did not finish, or whose end was truncated.

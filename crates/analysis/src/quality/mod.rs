@@ -15,7 +15,9 @@ use super::audit::Audit;
 use super::clock::is_drawn_evenly;
 use super::settings::{Settings, restrictions};
 pub use counts::{Break, breaks, count};
-use counts::{Unnamed, agreement, endless, followed, lost_to, refused_of, share_error, unnamed, unproven};
+use counts::{
+    Unnamed, agreement, endless, followed, lost_to, moved, refused_of, share_error, unnamed, unproven,
+};
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::Lost;
@@ -109,6 +111,9 @@ pub struct Quality {
     pub suspect_share: Option<f64>,
     /// Share of user stacks with a guessed frame.
     pub guessed_share: Option<f64>,
+    /// Share of user stacks whose innermost function lies in code that its program has moved; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_share: Option<f64>,
     /// Share of user stacks with an impossible edge: a return address that no call of the callee precedes. At least so many stacks
     /// are wrong. `None` if no code is available.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,6 +205,7 @@ impl Quality {
             cut_share: of_walked(taken(|taken| taken.end == WalkEnd::DEPTH)),
             suspect_share: (judged > 0).then(|| ratio(suspect as f64, with_user as f64)),
             guessed_share: of_walked(taken(|taken| taken.is_walked() && taken.guessed)),
+            moved_share: Some(ratio(moved(report) as f64, with_user as f64)).filter(|share| *share > 0.0),
             impossible_share: impossible
                 .as_ref()
                 .filter(|found| found.checked > 0)

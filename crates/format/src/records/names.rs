@@ -47,9 +47,18 @@ pub struct NamedPlace {
     /// Positions of its frames, innermost first; all but the last are inlined into the one after it. Empty if nothing
     /// was found: then `address` and `start` are all that is known.
     pub frames: Range<usize>,
+    /// The name of the function that is called here by the debug information, a position among the texts; none if that does not say.
+    pub calls: Option<u32>,
 }
 
-references!(NamedPlace { image: id(Images), file_off: plain, address: plain, start: plain, frames: plain });
+references!(NamedPlace {
+    image: id(Images),
+    file_off: plain,
+    address: plain,
+    start: plain,
+    frames: plain,
+    calls: plain
+});
 
 /// One function of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +105,8 @@ pub struct NamesV1 {
     pub back: Packed,
     /// Number of frames.
     pub depth: Packed,
+    /// Position of the name that each place calls among the texts, plus 1; 0 for none.
+    pub calls: Packed,
     /// Position of each frame's function.
     pub function: Packed,
     /// Position of each frame's file among the texts, plus 1; 0 for none.
@@ -130,7 +141,7 @@ pub struct NamesV1 {
 
 payload!(
     NamesV1, ArchivedNamesV1, Kind::NAMES, 1,
-    count file_off, same image, same address, same back, same depth,
+    count file_off, same image, same address, same back, same depth, same calls,
     other function, other file, other line,
     other name, other symbol, other declared_file, other declared_line, other unit, other entry, other first,
     other symbol_file, other alias_count, other alias, other texts, other text_lens
@@ -152,6 +163,7 @@ impl NamesV1 {
             address: Packed::steps(places().map(|place| place.address)),
             back: places().map(back).collect(),
             depth: places().map(|place| place.frames.len() as u64).collect(),
+            calls: places().map(|place| or_0(place.calls)).collect(),
             function: table.frames.iter().map(|frame| frame.function).collect(),
             file: table.frames.iter().map(|frame| or_0(frame.file)).collect(),
             line: table.frames.iter().map(|frame| frame.line).collect(),
@@ -182,14 +194,22 @@ impl ArchivedNamesV1 {
         let functions = self.functions(texts.len())?;
         let frames = self.frames(functions.len(), texts.len())?;
         let columns = self.image.sums().into_iter().zip(self.file_off.sums()).zip(self.address.sums());
-        let columns = columns.zip(self.back.values()).zip(self.depth.values());
+        let columns = columns.zip(self.back.values()).zip(self.depth.values()).zip(self.calls.values());
         let (mut places, mut from) = (Vec::new(), 0_usize);
-        for ((((image, file_off), address), back), depth) in columns {
+        for (((((image, file_off), address), back), depth), calls) in columns {
             let to = usize::try_from(depth).ok().and_then(|depth| from.checked_add(depth));
             let to = to.filter(|to| *to <= frames.len());
             let to = to.ok_or_else(|| wrong(format!("{depth} frames: {} are left", frames.len() - from)))?;
             let start = back.checked_sub(1).map_or(0, |back| address.saturating_sub(back));
-            places.push(NamedPlace { image: narrow(image), file_off, address, start, frames: from..to });
+            let calls = calls.checked_sub(1).map(|text| position("text", text, texts.len())).transpose()?;
+            places.push(NamedPlace {
+                image: narrow(image),
+                file_off,
+                address,
+                start,
+                frames: from..to,
+                calls,
+            });
             from = to;
         }
         match frames.len() - from {
@@ -277,8 +297,14 @@ mod tests {
     use crate::records::Payload as _;
 
     fn table() -> NameTable<&'static [u8]> {
-        let place =
-            |image, file_off, address, start, frames| NamedPlace { image, file_off, address, start, frames };
+        let place = |image, file_off, address, start, frames| NamedPlace {
+            image,
+            file_off,
+            address,
+            start,
+            frames,
+            calls: None,
+        };
         let frame = |function, file, line| NamedFrame { function, file, line };
         let function = |name| NamedFunction { name, ..NamedFunction::default() };
         let inner = NamedFunction {
@@ -291,7 +317,7 @@ mod tests {
         let outer = NamedFunction { start: 0x2018, file: Some(1), aliases: vec![0, 2], ..function(2) };
         NameTable {
             places: vec![
-                place(1, 0x1010, 0x2010, 0, 0..2),
+                NamedPlace { calls: Some(2), ..place(1, 0x1010, 0x2010, 0, 0..2) },
                 place(1, 0x1020, 0x2020, 0x2018, 2..2),
                 place(0, 7, 0, 0, 2..3),
             ],
@@ -320,6 +346,7 @@ mod tests {
         assert!(cause(|c| c.depth = [u64::MAX, 0, 0].into_iter().collect()).contains("3 are left"));
         assert!(cause(|c| c.function = [9_u64, 0, 0].into_iter().collect()).contains("function 9 of 2"));
         assert!(cause(|c| c.name = [9_u64, 0].into_iter().collect()).contains("text 9 of 3"));
+        assert!(cause(|c| c.calls = [9_u64, 0, 0].into_iter().collect()).contains("text 8 of 3"));
         assert!(cause(|c| c.symbol = [9_u64, 0].into_iter().collect()).contains("text 8 of 3"));
         assert!(cause(|c| c.alias = [9_u64, 0].into_iter().collect()).contains("text 9 of 3"));
         assert!(

@@ -36,7 +36,9 @@ impl Draft {
             Answer::Unnamed { at, start, .. } => (*at, *start, &[][..]),
         };
         let [Svma(address), Svma(start)] = [at, start].map(Option::unwrap_or_default);
-        let place = NamedPlace { image, file_off: off.0, address, start, frames: 0..0 };
+        let calls = functions.first().and_then(|function| function.calls.as_ref());
+        let calls = calls.map(|name| self.text(name.as_bytes()));
+        let place = NamedPlace { image, file_off: off.0, address, start, frames: 0..0, calls };
         self.place(place, functions, |draft, function| {
             let named = draft.origin(&function.name, &function.origin);
             let file = function.file.as_ref().map(|file| draft.text(file.as_bytes()));
@@ -61,7 +63,8 @@ impl Draft {
     /// Copies a place from another table, under an image id of this one.
     pub fn copy<T: Deref<Target: AsRef<[u8]>>>(&mut self, image: u32, place: &NamedPlace, of: &NameTable<T>) {
         let frames = &of.frames[place.frames.clone()];
-        self.place(NamedPlace { image, ..place.clone() }, frames, |draft, frame| {
+        let calls = place.calls.map(|position| self.text(of.texts[position as usize].as_ref()));
+        self.place(NamedPlace { image, calls, ..place.clone() }, frames, |draft, frame| {
             let mut text = |position: u32| draft.text(of.texts[position as usize].as_ref());
             let it = &of.functions[frame.function as usize];
             let function = NamedFunction {
@@ -166,6 +169,11 @@ impl<'a> StoredPlace<'a> {
         &self.table.frames[self.place.frames.clone()]
     }
 
+    /// Returns the name of the function that is called there, if it is known.
+    pub(crate) fn calls(&self) -> Option<&'a Arc<str>> {
+        self.place.calls.map(|position| &self.table.texts[position as usize])
+    }
+
     /// Converts a function of the table; the text is its name.
     pub(crate) fn origin(&self, function: u32) -> (Arc<str>, Origin) {
         let text = |position: u32| self.table.texts[position as usize].clone();
@@ -187,7 +195,7 @@ impl<'a> StoredPlace<'a> {
         let function = |frame: &NamedFrame| {
             let (name, origin) = self.origin(frame.function);
             let line = Some(frame.line).filter(|line| *line > 0);
-            Function { name, origin: origin.into(), file: frame.file.map(text), line }
+            Function { name, origin: origin.into(), file: frame.file.map(text), line, calls: None }
         };
         match self.frames() {
             [] => {
@@ -195,7 +203,11 @@ impl<'a> StoredPlace<'a> {
                 let (start, at) = (known(Svma(self.place.start)), known(Svma(self.place.address)));
                 Answer::Unnamed { reason: Reason::NoSymbol, start, at }
             }
-            frames => Answer::Named(frames.iter().map(function).collect()),
+            frames => {
+                let mut functions: Vec<Function> = frames.iter().map(function).collect();
+                functions[0].calls = self.calls().cloned();
+                Answer::Named(functions)
+            }
         }
     }
 }
@@ -213,7 +225,9 @@ mod tests {
             file: Some("a.c".into()),
             aliases: vec!["other".into()],
         };
-        Function { name: name.into(), origin: origin.into(), file: line.map(|_| "/src/a.c".into()), line }
+        let (file, calls) =
+            (line.map(|_| "/src/a.c".into()), line.filter(|line| *line == 3).map(|_| "called".into()));
+        Function { name: name.into(), origin: origin.into(), file, line, calls }
     }
 
     fn text(bytes: &[u8]) -> Arc<str> {
@@ -231,7 +245,7 @@ mod tests {
             draft.answer(7, FileOff(off), answer);
         }
         let table = draft.take().expect("places");
-        assert_eq!(table.texts.len(), 8);
+        assert_eq!(table.texts.len(), 9);
         let mut copy = Draft::default();
         table.places.iter().for_each(|place| copy.copy(5, place, &table));
         let copy = copy.take().expect("places");

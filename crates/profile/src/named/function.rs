@@ -1,6 +1,9 @@
 //! A function and its names; a frame of a named stack.
 
+use std::collections::BTreeSet;
+
 use icecore_symbolize::Reason;
+use icecore_text::quantity::things;
 
 /// The mode in which a frame ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +38,8 @@ pub struct Function {
     pub version: Option<Box<str>>,
     /// The source file of a local function by the symbol table, mostly without its folder.
     pub source: Option<Box<str>>,
-    /// The length of the name without what tells it apart from others; `None` if it is the only one.
+    /// The length of the name without what tells it apart from others, and without other names that calls have for it (`alpha or beta`);
+    /// `None` if that is all.
     pub mark: Option<u32>,
 }
 
@@ -75,8 +79,18 @@ impl Function {
 
     /// Puts a mark behind the name.
     pub(super) fn mark(&mut self, mark: &str) {
-        self.mark = Some(self.name.len() as u32);
+        self.mark.get_or_insert(self.name.len() as u32);
         self.name = [&*self.name, mark].concat().into();
+    }
+
+    /// Puts other names behind the name: calls name them, and the linker has folded these functions into one code.
+    pub(super) fn or(&mut self, names: &BTreeSet<&str>) {
+        const SHOWN: usize = 2;
+        names.iter().take(SHOWN).for_each(|name| self.mark(&format!(" or {name}")));
+        match names.len().saturating_sub(SHOWN) {
+            0 => {}
+            more => self.mark(&format!(" or {}", things(more as u64, "other name"))),
+        }
     }
 
     /// Returns true if this is no code, but separates the stack of a waker, or names it.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pipeline`] | the pipeline from a file to the data of every view |
 //! | [`names`] | names places by functions and source lines |
+//! | `folded` | code that is several functions, by the calls that name them |
 //! | `function`, `identity` | a function and its names; which names are names of one function; what tells apart those that read the same |
 //! | [`embedded`], `found` | names that the recording has; names that a report found, as files store them |
 //! | `unwound` | unwinds stacks, or takes them from the cache |
@@ -21,6 +22,7 @@ pub mod embedded;
 pub mod entry;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;
+mod folded;
 pub mod found;
 mod function;
 mod identity;
@@ -211,6 +213,7 @@ impl Profile {
     ) -> Self {
         let mut stacks: Interned<Stack> = Interned::for_items(located.spots.len());
         stacks.intern(Stack { caller: u32::MAX, frame: u32::MAX });
+        folded::mark(located, &mut names);
         let mut of_spot = vec![0u32; located.spots.len()];
         let mut guesses: Map<u32, u32> = Map::default();
         for (position, spot) in located.spots.iter().enumerate().skip(1) {

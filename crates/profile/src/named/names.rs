@@ -39,6 +39,8 @@ pub struct Names {
     pub frames: Vec<Frame>,
     /// The frames of each place, in the order of the places.
     pub of_places: Lists,
+    /// The name of the function that places call, by position of the place, where debug information says it.
+    pub calls: Map<u32, Arc<str>>,
     /// The number of names of functions, files and images over 4 KiB, which are shortened.
     pub shortened: u64,
     /// For each frame, true if it was found by a guess that nothing has proven; frames beyond the end were not.
@@ -117,10 +119,16 @@ pub fn name(
     for (place, answer) in places.iter().zip(&answers) {
         match place {
             CodeLocation::Image(image, off) => match found.find(*image, *off) {
-                Some(place) if !place.frames().is_empty() => book.found(*image, place),
+                Some(place) if !place.frames().is_empty() => {
+                    book.calls(place.calls());
+                    book.found(*image, place);
+                }
                 known => {
                     let known = known.map(found::StoredPlace::to_answer);
                     let path = &images[*image as usize].path;
+                    if let Some(Answer::Named(functions)) = known.as_ref().or(answer.as_ref()) {
+                        book.calls(functions.first().and_then(|function| function.calls.as_ref()));
+                    }
                     book.answered(*image, path, *off, known.as_ref().or(answer.as_ref()));
                 }
             },
@@ -228,6 +236,7 @@ struct Book {
     /// Their functions are positions in the sightings until the book is closed.
     frames: Interned<Frame>,
     of_places: Lists,
+    calls: Map<u32, Arc<str>>,
     /// The position in `images` by position in the identities: two identities can have one path.
     image_of: Vec<u32>,
     /// Functions by table, position in it, and identity, and files by table and text, from tables in the recording: each is looked up
@@ -253,6 +262,7 @@ impl Book {
             files: Interned::new(),
             frames: Interned::new(),
             of_places: Lists::default(),
+            calls: Map::default(),
             image_of,
             found: Map::default(),
             found_files: Map::default(),
@@ -280,6 +290,7 @@ impl Book {
             files,
             frames: frames.into_items(),
             of_places,
+            calls: self.calls,
             shortened: self.shortened,
         }
     }
@@ -328,6 +339,14 @@ impl Book {
             },
         };
         self.sightings.intern(sighting)
+    }
+
+    /// Notes which function the current place calls.
+    fn calls(&mut self, name: Option<&Arc<str>>) {
+        if let Some(name) = name {
+            let clean = shorten(&clean(name.as_bytes()), MAX_NAME_BYTES).into();
+            self.calls.insert(self.of_places.ends.len() as u32, clean);
+        }
     }
 
     /// Names a place as a table in the recording does.

@@ -237,6 +237,10 @@ impl Health {
         if let Some(guessed) = self.quality.guessed_share.filter(|share| *share > 0.0) {
             page.item("", &format!("{} hold frames that were found by a guess", percent(guessed)));
         }
+        if let Some(moved) = self.quality.moved_share {
+            let text = "are of code that its program has moved, with the bytes of the file";
+            page.item("", &format!("{} {text}", percent(moved)));
+        }
         if let Some(suspect) = self.quality.suspect_share.filter(|share| *share > 0.0) {
             let text = "lack callers: they pass through code without frame pointers, or a signal handler";
             page.item("", &format!("{} {text}", percent(suspect)));

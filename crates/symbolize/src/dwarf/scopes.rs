@@ -2,6 +2,8 @@
 
 use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants as dw};
 
+use icecore_elf::Svma;
+
 use super::extent::Extent;
 use super::info::check_attributes;
 use super::origin::Entry;
@@ -30,6 +32,8 @@ pub(super) struct Scopes {
     pub(super) all: Vec<Scope>,
     /// The innermost scope of each requested address.
     pub(super) innermost: Vec<Option<u32>>,
+    /// The function that is called at each requested address, if the unit names it.
+    pub(super) calls: Vec<Option<Entry>>,
 }
 
 /// An entry whose children are being read.
@@ -73,7 +77,11 @@ impl Scopes {
         asked: Requested<'_>,
         guard: &Guard,
     ) -> Self {
-        let found = Self { all: Vec::new(), innermost: vec![None; asked.at.len()] };
+        let found = Self {
+            all: Vec::new(),
+            innermost: vec![None; asked.at.len()],
+            calls: vec![None; asked.at.len()],
+        };
         let mut walk = Walk { dwarf, unit, asked, guard, found, open: Vec::new() };
         if walk.run(has_plain_types).is_err() {
             guard.note();
@@ -109,6 +117,11 @@ impl<'d> Walk<'_, 'd> {
                     let scope = self.inlined(off, caller, &attributes)?;
                     self.open.push(Open { depth, scope });
                 }
+                dw::DW_TAG_call_site | dw::DW_TAG_GNU_call_site
+                    if self.open.last().is_some_and(|open| open.scope.is_some()) =>
+                {
+                    self.call(&mut entries, abbreviation)?;
+                }
                 tag if has_plain_types
                     && self.open.is_empty()
                     && abbreviation.has_children()
@@ -122,6 +135,31 @@ impl<'d> Walk<'_, 'd> {
                 }
                 _ => entries.skip_attributes(abbreviation.attributes())?,
             }
+        }
+        Ok(())
+    }
+
+    /// Notes the function that is called at a requested address, which is that before the return address.
+    fn call(
+        &mut self,
+        entries: &mut EntriesRaw<'_, Slice<'d>>,
+        abbreviation: &Abbreviation,
+    ) -> Result<(), Broken> {
+        let (mut returns, mut called) = (None, None);
+        for spec in abbreviation.attributes() {
+            let attribute = entries.read_attribute_inline(*spec)?;
+            match attribute.name() {
+                // The older form of GCC calls them as those of other entries.
+                dw::DW_AT_call_return_pc | dw::DW_AT_low_pc => {
+                    returns = self.dwarf.attr_address(self.unit, attribute.value())?;
+                }
+                dw::DW_AT_call_origin | dw::DW_AT_abstract_origin => called = Entry::of(&attribute.value()),
+                _ => {}
+            }
+        }
+        let (Some(returns), Some(called)) = (returns, called) else { return Ok(()) };
+        if let Ok(position) = self.asked.at.binary_search(&Svma(returns.wrapping_sub(1))) {
+            self.found.calls[position] = Some(called);
         }
         Ok(())
     }

@@ -89,9 +89,13 @@ impl Writer<'_, '_, '_> {
         let mut answers = Vec::with_capacity(self.claim.asked.len());
         for (position, &asked) in self.claim.asked.iter().enumerate() {
             let row = self.rows[position];
-            if let Some(functions) = self.functions(&scopes, scopes.innermost[position], row, &mut origins)? {
-                answers.push((asked, functions));
+            let functions = self.functions(&scopes, scopes.innermost[position], row, &mut origins)?;
+            let Some(mut functions) = functions else { continue };
+            if let (Some(called), [innermost, ..]) = (scopes.calls[position], &mut functions[..]) {
+                let symbol = origins.function(called, &mut self.files)?.origin.symbol.clone();
+                innermost.calls = symbol.map(|symbol| self.context.strings.name(symbol.as_bytes()));
             }
+            answers.push((asked, functions));
         }
         Ok(answers)
     }
@@ -139,6 +143,6 @@ impl Writer<'_, '_, '_> {
         };
         let line = place.map(|row| row.line).filter(|line| *line > 0);
         let (name, origin) = described.map(|it| (it.name, it.origin)).unwrap_or_default();
-        Ok(Function { name: name.unwrap_or_default(), origin, file, line })
+        Ok(Function { name: name.unwrap_or_default(), origin, file, line, calls: None })
     }
 }

@@ -112,6 +112,7 @@ impl GsymAnswer {
             let path = code.map(CodeInfo::to_path).filter(|path| !path.as_os_str().is_empty());
             text_len += name.len() + path.as_ref().map_or(0, |path| path.as_os_str().len());
             Function {
+                calls: None,
                 name: strings.name(name.as_bytes()),
                 origin: Default::default(),
                 file: path.map(|path| strings.path(path.as_os_str().as_bytes())),

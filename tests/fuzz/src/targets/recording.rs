@@ -81,7 +81,8 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
         let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();
         story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, rules, lines });
-        let place = NamedPlace { image: 0, file_off: 0x10, address: 0x2010, start: 0, frames: 0..2 };
+        let place =
+            NamedPlace { image: 0, file_off: 0x10, address: 0x2010, start: 0, frames: 0..2, calls: None };
         let functions = [0, 1].map(|name| NamedFunction { name, ..NamedFunction::default() });
         let frames = [(0, 3), (1, 9)].map(|(function, line)| NamedFrame { function, file: Some(2), line });
         let texts = ["inner", "outer", "/a.c"].map(|text| text.as_bytes().into());

@@ -181,7 +181,7 @@ fn names(path: &Path) -> Value {
         };
         let row = |place: &NamedPlace| {
             let frames: Vec<Value> = table.frames[place.frames.clone()].iter().map(frame).collect();
-            json!([place.image, place.file_off, place.address, place.start, frames])
+            json!([place.image, place.file_off, place.address, place.start, frames, place.calls.map(text)])
         };
         Some(table.places.iter().map(row).collect())
     })
@@ -413,6 +413,7 @@ fn mixed() -> Builder {
         mapping.mount_ns = [0, 4_026_531_841, 4_026_532_207][number % 3];
     }
     let place = |n: usize| NamedPlace {
+        calls: Some(n as u32 % 5).filter(|calls| *calls > 1),
         image: 5 - n as u32 % 2,
         file_off: 0x9000 - 0x100 * n as u64,
         address: 0x1_9000 - 0x100 * n as u64,

@@ -146,7 +146,7 @@ impl Contents {
     /// Returns the writer that its files state. The number after the version goes up whenever what they contain changes.
     pub(super) fn maker(self) -> &'static str {
         match self {
-            Self::Names => concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 1"),
+            Self::Names => concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " names 2"),
             Self::Stacks => concat!("icecore-report ", env!("CARGO_PKG_VERSION"), " unwound 2"),
         }
     }

@@ -179,9 +179,10 @@ impl Value {
 }
 
 impl Value {
-    /// Returns the name of a function, and how many others its code has.
+    /// Returns the name of a function, and how many others its code has that are not shown.
     fn with_aliases(&self) -> String {
-        match self.facts.aliases.len() as u64 {
+        let is_shown = |alias: &str| self.name.contains(&format!(" or {alias}"));
+        match self.facts.aliases.iter().filter(|alias| !is_shown(alias)).count() as u64 {
             0 => self.name.clone(),
             others => format!("{} (+{})", self.name, things(others, "name")),
         }
