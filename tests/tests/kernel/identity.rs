@@ -1,10 +1,14 @@
 //! Files and memory that look alike, through real eBPF: each has its own names, because two files count as one only if that is proven.
 
-use std::path::Path;
-use std::process::Command;
+use std::fs::{File, Permissions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use icecore_tests::machine::{
-    Recorded, Sample, copy, moved, shares_memory, swapped, swapped_large, swapped_small,
+    Recorded, Sample, copy, moved, send, shares_memory, skip, swapped, swapped_large, swapped_small,
 };
 
 /// Returns the share of the samples below `main` that have a function.
@@ -112,4 +116,84 @@ fn root_code_that_a_program_has_moved_keeps_its_names_if_its_bytes_are_those_of_
     let is_marked =
         |name: &str| frames.clone().filter(|frame| frame["name"] == name).all(|frame| frame["moved"] == true);
     assert!(is_marked("moved") && is_marked("calls_moved") && !is_marked("stays") && !is_marked("main"));
+}
+
+/// A file that only one user may open; unmounted when this is dropped.
+struct Denied(Child, PathBuf);
+
+impl Denied {
+    /// Serves a program in a folder.
+    fn new(folder: &Path, program: &Path) -> Self {
+        if let Err(error) = File::open("/dev/fuse") {
+            skip(&format!("there is no FUSE here: {error}"));
+        }
+        std::fs::create_dir(folder).expect("room");
+        let mut server = Command::new("python3");
+        server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/denied.py")).arg(folder).arg(program);
+        let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let mut said = String::new();
+        BufReader::new(server.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");
+        assert_eq!(said, "ready\n");
+        Self(server, folder.join("program"))
+    }
+}
+
+impl Drop for Denied {
+    fn drop(&mut self) {
+        send(libc::SIGTERM, self.0.id());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn root_files_that_nobody_may_open_are_read_from_the_memory_of_their_process() {
+    const USER: u32 = 65534;
+    let source = "#include <time.h>
+volatile unsigned long sink;
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+__attribute__((noinline)) void leaf(void) {
+  unsigned long x = 1;
+  for (int i = 0; i < 2000000; i++) x = x * 6364136223846793005ul + (x >> 3);
+  sink += x;
+}
+__attribute__((noinline)) void middle(void) { leaf(); sink++; }
+int main(void) { double end = now() + 2.5; do middle(); while (now() < end); }
+";
+    for (flags, is_named) in [(&["-O2", "-rdynamic"][..], true), (&["-O2"], false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("our own");
+        let program = dir.path().join("compiled");
+        std::fs::write(dir.path().join("denied.c"), source).expect("room");
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(flags)
+            .arg("-fomit-frame-pointer")
+            .arg(dir.path().join("denied.c"))
+            .arg("-o")
+            .arg(&program);
+        assert!(compiler.status().expect("a compiler").success());
+        let served = Denied::new(&dir.path().join("mount"), &program);
+        let refused = File::open(&served.1).expect_err("root may not");
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        let mut child = Command::new(&served.1).uid(USER).gid(USER).spawn().expect("its user may");
+        let recorded = Recorded::new(&["-F", "499", "-q", "-p", &child.id().to_string()], &[] as &[&str]);
+        assert!(child.wait().expect("it ends").success());
+        let health = recorded.json("health", &[]);
+        assert!(health["rooted_share"].as_f64().is_some_and(|share| share > 0.98), "{flags:?}: {health:#}");
+        assert_eq!(health["guessed_share"].as_f64(), Some(0.0), "{flags:?}: {health:#}");
+        let samples = recorded.samples(&[]);
+        assert!(samples.len() > 300, "{}", samples.len());
+        let named = samples
+            .iter()
+            .filter(|sample| sample.names("user").starts_with(&["leaf", "middle", "main"]))
+            .count();
+        if is_named {
+            assert!(named * 100 > samples.len() * 95, "{named} of {}", samples.len());
+        } else {
+            // The names of local symbols are not in memory.
+            let missing = recorded.json("missing", &[]);
+            let rows = missing["names"].as_array().expect("a list");
+            assert!(rows.iter().any(|row| row["reason"] == "image_denied"), "{missing:#}");
+        }
+    }
 }

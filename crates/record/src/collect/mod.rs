@@ -25,6 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::machine::build_id;
 use crate::machine::identity::{Identity, MapFile, open_regular};
+use crate::machine::memory_image::{self, MemoryImage};
 use crate::proc::maps;
 use crate::track::jit::Made;
 use crate::track::tracker::Note;
@@ -40,6 +41,10 @@ const MAX_IMAGES: usize = 64 << 10;
 const MAX_HITS: usize = 1 << 20;
 /// The folder in which systems install debug files, by build-id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+/// How often the memory of a process is asked for a file that may not be opened.
+const LOOKS_INTO_MEMORY: u32 = 16;
+/// The most bytes of all such files that are kept.
+const MAX_MEMORY_BYTES: u64 = 64 << 20;
 /// The largest vDSO that is read; real ones have a few pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
@@ -56,6 +61,8 @@ pub(crate) struct Collector {
     left_out: u64,
     /// The number of files that may be held open. Further files are searched again at the end.
     room: Room,
+    /// How many bytes of images may still be kept that were read from memory.
+    memory_left: u64,
     jit: Jit,
 }
 
@@ -66,8 +73,19 @@ enum SymbolSource {
     Held(HeldFile, Identity),
     /// The file could not be opened, or too many others are open.
     Path(Identity),
+    /// The kernel does not let the recorder open it.
+    Denied(Denied),
     Vdso,
     Nowhere,
+}
+
+/// A file that may not be opened, and what the memory of a process has of it.
+#[derive(Debug)]
+struct Denied {
+    identity: Identity,
+    tgid: u32,
+    looks: u32,
+    found: Option<MemoryImage>,
 }
 
 /// What was found.
@@ -91,7 +109,16 @@ impl Collector {
     pub(crate) fn new() -> Self {
         let (sources, hits, counts) = Default::default();
         let room = Room::new();
-        Self { sources, hits, hit_count: 0, counts, left_out: 0, jit: Jit::new(room.clone()), room }
+        Self {
+            sources,
+            hits,
+            hit_count: 0,
+            counts,
+            left_out: 0,
+            jit: Jit::new(room.clone()),
+            room,
+            memory_left: MAX_MEMORY_BYTES,
+        }
     }
 
     /// Opens the file of an image when it is mapped. Only the first mapping counts, except for code that no file backs.
@@ -104,6 +131,10 @@ impl Collector {
             ImageKind::VDSO => SymbolSource::Vdso,
             ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
                 Some(held) => SymbolSource::Held(held, identity.clone()),
+                None if place.is_denied(identity) => {
+                    let (identity, tgid, looks, found) = (identity.clone(), place.tgid, 0, None);
+                    SymbolSource::Denied(Denied { identity, tgid, looks, found })
+                }
                 None => SymbolSource::Path(identity.clone()),
             },
             _ => SymbolSource::Nowhere,
@@ -116,7 +147,7 @@ impl Collector {
         match self.sources.get(&image)? {
             SymbolSource::Held(held, _) => held.file.try_clone().ok(),
             SymbolSource::Path(identity) => MapFile::NOWHERE.open(identity),
-            SymbolSource::Vdso | SymbolSource::Nowhere => None,
+            SymbolSource::Denied(_) | SymbolSource::Vdso | SymbolSource::Nowhere => None,
         }
     }
 
@@ -127,6 +158,21 @@ impl Collector {
             return;
         }
         self.hit_count += usize::from(self.hits.entry(image).or_default().insert(file_off));
+        self.look_into_memory(image);
+    }
+
+    /// Reads what a process has in memory of a file that may not be opened. It has only what was used, so a later look finds more.
+    fn look_into_memory(&mut self, image: u32) {
+        let Some(SymbolSource::Denied(denied)) = self.sources.get_mut(&image) else { return };
+        if denied.looks < LOOKS_INTO_MEMORY && !denied.found.as_ref().is_some_and(|found| found.is_whole) {
+            denied.looks += 1;
+            let bytes =
+                |found: &Option<MemoryImage>| found.as_ref().map_or(0, |found| found.bytes.len() as u64);
+            self.memory_left += bytes(&denied.found);
+            let found = memory_image::image(denied.tgid, &denied.identity, self.memory_left);
+            denied.found = found.or(denied.found.take());
+            self.memory_left = self.memory_left.saturating_sub(bytes(&denied.found));
+        }
     }
 
     /// Counts hits of an image.
@@ -150,6 +196,8 @@ impl Collector {
     /// judges walks along frame pointers.
     pub(crate) fn find(&mut self) -> Collected {
         self.jit.finish();
+        let hit: Vec<u32> = self.hits.keys().copied().collect();
+        hit.into_iter().for_each(|image| self.look_into_memory(image));
         let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
         let mut found = Collected { left_out: self.left_out, jit, jit_told, ..Collected::default() };
         let mut images: Vec<(u32, &FxHashSet<FileOff>)> =
@@ -175,7 +223,11 @@ impl Collector {
                     let functions = functions(vdso, None::<&[u8]>, offsets.clone());
                     (functions, rules_for(vdso, offsets.clone()))
                 }
-                Some(SymbolSource::Nowhere) => Default::default(),
+                Some(SymbolSource::Denied(Denied { found: Some(MemoryImage { bytes, .. }), .. })) => {
+                    let functions = functions(&bytes[..], None::<&[u8]>, offsets.clone());
+                    (functions, rules_for(&bytes[..], offsets.clone()))
+                }
+                Some(SymbolSource::Denied(_) | SymbolSource::Nowhere) => Default::default(),
                 None => {
                     found.left_out += offsets.count() as u64 / 2;
                     Default::default()
@@ -230,6 +282,7 @@ impl SymbolSource {
     fn path(&self) -> &[u8] {
         match self {
             Self::Held(_, identity) | Self::Path(identity) => &identity.path,
+            Self::Denied(denied) => &denied.identity.path,
             Self::Vdso => b"[vdso]",
             Self::Nowhere => b"",
         }
@@ -246,6 +299,8 @@ impl SymbolSource {
                 let file = MapFile::NOWHERE.open(&identity);
                 (identity.path, file.map(Content::File))
             }
+            // The parts that the recording has must be those of the file.
+            Self::Denied(denied) => (denied.identity.path, None),
             Self::Vdso => {
                 let bytes = Some(vdso()).filter(|bytes| !bytes.is_empty());
                 (self.path().to_vec(), bytes.map(Content::Memory))

@@ -143,6 +143,17 @@ impl MapFile {
         files.find(|file| identity.is_of(file))
     }
 
+    /// Returns true if the file is there, and the kernel does not let the recorder open it.
+    pub(crate) fn is_denied(self, identity: &Identity) -> bool {
+        let is_denied = |path: &Path| {
+            // Opening a pipe or a device can have effects.
+            let open = |meta: Metadata| if meta.is_file() { File::open(path).map(drop) } else { Ok(()) };
+            let opened = std::fs::metadata(path).and_then(open);
+            opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+        };
+        self.candidates(&identity.path).iter().any(|(path, _)| is_denied(path))
+    }
+
     /// Returns true if the file was overwritten; false also if it cannot be read.
     fn was_rewritten(self, path: &[u8], known: &Identity) -> bool {
         let metas = self.candidates(path).into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());

@@ -3,4 +3,5 @@
 pub mod build_id;
 pub(crate) mod cgroups;
 pub(crate) mod identity;
+pub(crate) mod memory_image;
 pub(crate) mod mounts;
