@@ -46,7 +46,8 @@ impl Runtime {
 /// else, since unwinding often ends in such code, the one that the process has mapped. `None` if there is none.
 pub fn nameless(report: &Report<'_>) -> Option<Runtime> {
     let (profile, tables) = (&report.profile, &report.loaded.tables);
-    let told: BTreeSet<u32> = tables.jit.iter().map(|code| code.tgid).collect();
+    let told: BTreeSet<u32> =
+        tables.jit.iter().filter(|code| !code.name.is_empty()).map(|code| code.tgid).collect();
     let runtimes: BTreeMap<u32, Runtime> = tables
         .images
         .iter()

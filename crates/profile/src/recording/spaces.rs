@@ -241,7 +241,7 @@ impl Spaces {
     fn make(&mut self, code: &[JitCode]) {
         let mut of_lives: HashMap<u32, Vec<(usize, &JitCode)>> = HashMap::new();
         for (row, code) in code.iter().enumerate() {
-            if code.start >= code.end || code.name.is_empty() {
+            if code.start >= code.end || (code.name.is_empty() && code.rules.is_empty()) {
                 continue;
             }
             let Some(stays) = self.by_tgid.get(&code.tgid) else { continue };

@@ -271,7 +271,9 @@ impl<'a> Locator<'a> {
         address: Avma,
     ) -> Option<CodeLocation> {
         let code = self.spaces.code(space?, address)?;
-        let line = self.tables.jit.get(code)?.line_at(address.0).map_or(u32::MAX, |line| line as u32);
+        // Of code without a name only the unwind tables are known.
+        let row = self.tables.jit.get(code).filter(|row| !row.name.is_empty())?;
+        let line = row.line_at(address.0).map_or(u32::MAX, |line| line as u32);
         let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
         let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
         is_memory.then_some(CodeLocation::Jit(code as u32, line))

@@ -10,23 +10,15 @@
 //! Only pages that are in memory are read: for others the kernel would ask the file system, whose server may never answer. Tables of which a
 //! page is missing are left out.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 
 use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn as _, FileHeader as _, GnuHashTable, HashTable, ProgramHeader as _};
 
 use super::identity::Identity;
+use crate::proc::memory::{Memory, PAGE};
 use crate::proc::{maps, scan};
-
-const PAGE: u64 = 4096;
-/// The bit of an entry of `/proc/PID/pagemap` that says that the page is in memory.
-///
-/// # Source
-/// Linux `Documentation/admin-guide/mm/pagemap.rst`
-const PRESENT: u64 = 1 << 63;
 
 type Header = FileHeader64<Endianness>;
 
@@ -76,29 +68,24 @@ struct Dynamic {
 
 impl Pages {
     fn read(tgid: u32, identity: &Identity, most_bytes: u64) -> Option<Self> {
-        let folder = scan::folder(tgid);
-        let text = std::fs::read(folder.join("maps")).ok()?;
+        let text = scan::maps_of(tgid);
         let is_own = |line: &maps::MapsLine<'_>| {
             *line.path == *identity.path && line.inode != 0 && [0, line.inode].contains(&identity.inode)
         };
         let lines: Vec<_> = maps::all(&text).filter(|line| is_own(line) && !line.is_writable).collect();
         let len = lines.iter().map(|line| line.file_off.saturating_add(line.end - line.start)).max()?;
         let len = Some(len).filter(|len| (PAGE..=most_bytes).contains(len))?;
-        let (mem, pagemap) = (File::open(folder.join("mem")).ok()?, File::open(folder.join("pagemap")).ok()?);
+        let memory = Memory::of(tgid)?;
         let begin = lines.iter().find(|line| line.file_off == 0)?.start;
         let mut pages =
             Self { bytes: vec![0; len as usize], there: vec![false; (len / PAGE) as usize], begin };
         for line in &lines {
-            let mut entries = vec![0; ((line.end - line.start) / PAGE * 8) as usize];
-            pagemap.read_exact_at(&mut entries, line.start / PAGE * 8).ok()?;
-            for (number, entry) in (0..).zip(entries.as_chunks::<8>().0) {
-                let (from, page) =
-                    ((line.file_off + number * PAGE) as usize, (line.file_off / PAGE + number) as usize);
-                let is_new = !pages.there[page] && u64::from_le_bytes(*entry) & PRESENT != 0;
+            for number in 0..(line.end - line.start) / PAGE {
+                let from = (line.file_off + number * PAGE) as usize;
+                let page = from / PAGE as usize;
+                // A page at the border of two segments is there twice; the first one is as in the file.
                 let into = &mut pages.bytes[from..from + PAGE as usize];
-                if is_new && mem.read_exact_at(into, line.start + number * PAGE).is_ok() {
-                    pages.there[page] = true;
-                }
+                pages.there[page] = pages.there[page] || memory.read(line.start + number * PAGE, into);
             }
         }
         Some(pages)
@@ -212,6 +199,9 @@ fn add_sections(bytes: &mut Vec<u8>, dynamic: Option<Dynamic>) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+
     use icecore_elf::{Beginnings, FileOff, Layout, Svma, SymbolTable};
 
     use super::*;

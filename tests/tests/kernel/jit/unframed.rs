@@ -68,6 +68,36 @@ fn root_unwind_tables_of_a_jitdump_lead_through_its_code() {
 }
 
 #[test]
+fn root_unwind_tables_that_a_program_registered_lead_through_its_code() {
+    let with_names = recorded("named");
+    let samples = in_inner(&with_names);
+    let right = share_of(&samples, |sample| sample.names("user").starts_with(&CHAIN) && !is_guessed(sample));
+    assert!(right > 0.99, "{right}");
+    // Nobody tells the names of this code.
+    let nameless = recorded("frames");
+    let mut samples = nameless.samples(&[]);
+    samples.retain(|sample| sample.has("enter"));
+    assert!(samples.len() > 300, "{}", samples.len());
+    let in_code = share_of(&samples, |sample| {
+        let frames = sample.0["frames"].as_array().expect("a list").iter();
+        let user = frames.filter(|frame| frame["side"] == "user");
+        let names: Vec<&Value> = user
+            .map(|frame| if frame["name"].is_null() { &frame["reason"] } else { &frame["name"] })
+            .collect();
+        names.starts_with(&[&"jit".into(), &"jit".into(), &"enter".into(), &"main".into()])
+            && !is_guessed(sample)
+    });
+    assert!(in_code > 0.98, "{in_code}");
+    for recorded in [&with_names, &nameless] {
+        let health = recorded.json("health", &[]);
+        assert!(
+            health["rooted_share"].as_f64() > Some(0.98) && health["guessed_share"].as_f64() < Some(0.01),
+            "{health:#}"
+        );
+    }
+}
+
+#[test]
 fn root_every_view_marks_or_counts_guesses() {
     let recorded = recorded("map");
     let guessed = share_of(&recorded.samples(&[]), is_guessed);

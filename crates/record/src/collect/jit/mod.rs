@@ -16,10 +16,12 @@ mod home;
 mod lines;
 pub mod perf_map;
 mod read_at;
+mod registered;
 mod teller;
 mod times;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
@@ -35,6 +37,7 @@ use crate::machine::identity::{Identity, MapFile};
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
+use registered::Registered;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
 use times::{DumpClock, Reading};
 
@@ -50,6 +53,8 @@ const MAX_DUMPS: usize = 8;
 const MAX_ANCESTORS: usize = 8;
 /// The number of times that a missing perf map is searched whenever events are settled; after that, only when a batch is written.
 const EAGER_LOOKS: u32 = 20;
+/// How often the memory of a process is searched for unwind tables.
+const SEARCHES: u32 = 8;
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
@@ -87,6 +92,8 @@ pub(crate) struct Jit {
     hit_count: usize,
     /// The named pieces that were not taken yet.
     rows: Vec<Made>,
+    /// The unwind tables of address spaces whose files are being read.
+    registered: FxHashMap<(u32, u64), Vec<Registered>>,
     /// The thread that reads files. It is started for the first one.
     teller: Option<Teller>,
     /// The processor counter when the recording began.
@@ -116,6 +123,11 @@ struct Life {
     /// The files of the processes from which it was forked, the nearest first.
     inherited: Vec<Rc<RefCell<Files>>>,
     looks: u32,
+    /// The unwind tables that the process has given to its unwinder, by the beginnings of their code; `None` if two contradict each other.
+    registered: BTreeMap<u64, Option<Registered>>,
+    /// How often they were searched, and how many addresses were known then.
+    searches: u32,
+    searched: usize,
 }
 
 /// The files in which a process reports its code.
@@ -130,8 +142,8 @@ struct Files {
 
 impl Jit {
     pub(super) fn new(room: Room) -> Self {
-        let (lives, rows, told) = Default::default();
-        Self { lives, room, hit_count: 0, rows, teller: None, began: Reading::now(), told }
+        let (lives, rows, registered, told) = Default::default();
+        Self { lives, room, hit_count: 0, rows, registered, teller: None, began: Reading::now(), told }
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -168,6 +180,7 @@ impl Jit {
     /// Searches the files that were missing or replaced, and hands over the pieces that were found since the last call.
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
+        self.lives.iter_mut().for_each(|(tgid, life)| life.search_tables(*tgid));
         let answers = self.teller.as_mut().map(Teller::take_answers);
         answers.into_iter().flatten().for_each(|answer| self.take(answer));
         std::mem::take(&mut self.rows)
@@ -184,6 +197,9 @@ impl Jit {
         while let Some(answer) = self.wait(until) {
             self.take(answer);
         }
+        for ((tgid, since_ns), registered) in std::mem::take(&mut self.registered) {
+            self.rows.extend(unnamed(tgid, since_ns, &registered, &[]));
+        }
         let left_out = self.teller.take().map_or(0, |teller| teller.waiting_files());
         self.told.cut_files += left_out as u64;
     }
@@ -196,9 +212,13 @@ impl Jit {
     fn take(&mut self, answer: Answer) {
         let Answer { tgid, since_ns, pieces, cut_files, .. } = answer;
         self.told.cut_files += cut_files;
-        let before = self.rows.len();
-        self.rows.extend(pieces.into_iter().filter_map(|piece| row(tgid, since_ns, piece)));
-        self.told.pieces += (self.rows.len() - before) as u64;
+        let registered = self.registered.remove(&(tgid, since_ns)).unwrap_or_default();
+        let rows =
+            pieces.into_iter().filter_map(|piece| row(tgid, since_ns, with_tables(piece, &registered)));
+        let rows: Vec<Made> = rows.collect();
+        self.told.pieces += rows.len() as u64;
+        self.rows.extend(unnamed(tgid, since_ns, &registered, &rows));
+        self.rows.extend(rows);
     }
 
     fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
@@ -271,7 +291,7 @@ impl Jit {
     /// Requests the files of a process that is gone, and forgets the process. If too many requests wait, this waits until `until`, or
     /// skips the files.
     fn end(&mut self, tgid: u32, has_ended: bool, until: Option<Instant>) {
-        let Some(life) = self.lives.remove(&tgid) else { return };
+        let Some(mut life) = self.lives.remove(&tgid) else { return };
         self.hit_count -= life.hits.len();
         if life.hits.is_empty() {
             return;
@@ -295,7 +315,15 @@ impl Jit {
         // There are too many open files.
         self.told.cut_files += unheld.len() as u64;
         let sources: Vec<NamesFile> = sources.into_iter().flatten().collect();
-        if !sources.is_empty() {
+        life.search_tables(tgid);
+        let registered: Vec<Registered> =
+            std::mem::take(&mut life.registered).into_values().flatten().collect();
+        if sources.is_empty() {
+            self.rows.extend(unnamed(tgid, life.since_ns, &registered, &[]));
+        } else {
+            if !registered.is_empty() {
+                self.registered.insert((tgid, life.since_ns), registered);
+            }
             self.ask(NamesRequest { tgid, since_ns: life.since_ns, asked, sources }, until);
         }
     }
@@ -321,6 +349,55 @@ impl Jit {
             }
         }
     }
+}
+
+impl Life {
+    /// Searches unwind tables of code whose addresses are new.
+    fn search_tables(&mut self, tgid: u32) {
+        if self.searches >= SEARCHES || self.hits.len() == self.searched {
+            return;
+        }
+        self.searches += 1;
+        self.searched = self.hits.len();
+        let mut hits: Vec<Avma> = self.hits.iter().copied().collect();
+        hits.sort_unstable();
+        for found in registered::find(tgid, Requested::new(&hits)) {
+            let known = self.registered.entry(found.code.start).or_insert_with(|| Some(found.clone()));
+            if known.as_ref() != Some(&found) {
+                *known = None;
+            }
+        }
+    }
+}
+
+/// Gives a piece of code without unwind tables those that its process has registered for it, of descriptions that lie apart, ascending.
+fn with_tables(piece: Piece, registered: &[Registered]) -> Piece {
+    let code = piece.start.0..piece.end.0;
+    let before = registered[..registered.partition_point(|it| it.code.start <= code.start)].last();
+    match before.filter(|it| piece.rules.is_empty() && it.covers(&code)) {
+        Some(it) => Piece { rules: it.entries(&code), ..piece },
+        None => piece,
+    }
+}
+
+/// Makes rows without names of the registered code that no row with a name touches.
+fn unnamed(tgid: u32, since_ns: u64, registered: &[Registered], named: &[Made]) -> Vec<Made> {
+    let mut named: Vec<(u64, u64)> = named.iter().map(|row| (row.piece.start.0, row.piece.end.0)).collect();
+    named.sort_unstable();
+    let mut last_end = 0;
+    named.iter_mut().for_each(|(_, end)| {
+        last_end = last_end.max(*end);
+        *end = last_end;
+    });
+    let is_named = |it: &&Registered| {
+        let before = &named[..named.partition_point(|(start, _)| *start < it.code.end)];
+        before.last().is_some_and(|(_, end)| it.code.start < *end)
+    };
+    let row_of = |it: &Registered| {
+        let (start, end) = (Avma(it.code.start), Avma(it.code.end));
+        row(tgid, since_ns, Piece { start, end, rules: it.entries(&it.code), ..Piece::default() })
+    };
+    registered.iter().filter(|it| !is_named(it)).filter_map(row_of).collect()
 }
 
 /// Returns a piece of code as a row of the address space that began at `since_ns`; `None` if the piece had ended before.
