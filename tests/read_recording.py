@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -269,12 +269,12 @@ class Root:
             values = [value | byte << 8 * k for value, byte in zip(values, plane)]
         return values
 
-    def folded(self, at):
-        return [unfold(row) for row in self.values(at)]
+    def folded(self, at, rows=True):
+        return [unfold(row) for row in self.values(at, rows)]
 
-    def steps(self, at):
+    def steps(self, at, rows=True):
         values, value = [], 0
-        for difference in self.folded(at):
+        for difference in self.folded(at, rows):
             value = (value + difference) & U64
             values.append(value)
         return values
@@ -304,7 +304,7 @@ class Part:
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
-        self.sources = []
+        self.sources, self.code = [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
         self.unwind_rules, self.cpu_times, self.marks, self.waits = [], [], {}, []
@@ -540,6 +540,27 @@ class Part:
         for image, path, text, proof, modified in rows:
             self.sources.append([image, texts[path], texts[text], proof, modified])
 
+    def code_block(self, root):
+        texts, code = root.arena(200, 208), root.bytes(96)
+        text = lambda at: texts[at - 1] if at else None
+        frames = zip(root.values(128, False), root.values(140, False), root.steps(152, False), strict=True)
+        frames = iter([[texts[function], text(file), line] for function, file, line in frames])
+        places = iter(list(zip(root.values(104, False), root.values(116, False), strict=True)))
+        refers = zip(root.steps(164, False), root.values(176, False), root.values(188, False), strict=True)
+        refers = iter([[at, texts[name], offset] for at, name, offset in refers])
+        columns = [root.steps(at) for at in (0, 12, 24)] + [root.values(at) for at in (36, 48, 60, 72, 84)]
+        for image, file_off, address, machine, name, length, place_count, refer_count in zip(*columns, strict=True):
+            need(length <= min(len(code), 1 << 20), "bytes of code, at most 1 MiB of a function")
+            own, code, begin, here = code[:length], code[length:], 0, []
+            for nth in range(place_count):
+                after, depth = next(places)
+                begin += after
+                need(begin < length and (after or not nth), "places that ascend in their stretch")
+                here.append([begin, [next(frames) for _ in range(depth)]])
+            others = [next(refers) for _ in range(refer_count)]
+            self.code.append([image, file_off, address, machine, text(name), own.hex(), here, others])
+        need(all(next(rest, None) is None for rest in (places, frames, refers)), "stretches for all rows")
+
 
 def read(recording):
     """All sessions of a recording."""
@@ -548,7 +569,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.waits_block, Part.counters_block, Part.sources_block]
+    later += [Part.waits_block, Part.counters_block, Part.sources_block, Part.code_block]
     readers = dict(enumerate(readers, 1)) | {RECEIPT: Part.receipt} | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -728,6 +749,7 @@ def main():
         "image_parts": [block for part in parts for block in part.image_parts],
         "names": [place for part in parts for place in part.names],
         "sources": [row for part in parts for row in part.sources],
+        "code": [row for part in parts for row in part.code],
         "left_out": [row for part in parts for row in part.left_out],
         "snapshot_ids": [row[7] for part in parts for row in part.samples],
         "snapshots": [held(part, id) for part in parts for id in part.snapshots],

@@ -12,12 +12,13 @@ use std::path::Path;
 
 use icecore_format::Error;
 use icecore_format::records::{
-    Basis, Cause, Cgroup, CgroupsV1, Change, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1,
-    EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1, JitCode, JitV1,
-    KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1, Location, Loss,
-    LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1, Sample,
-    SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol,
-    SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitsV1, WalkEnd,
+    Basis, Cause, Cgroup, CgroupsV1, Change, CodeTable, CodeV1, CounterValue, CountersV1, CpuScope, CpuTime,
+    CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1,
+    JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1,
+    Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1,
+    Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1,
+    Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
+    WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -62,6 +63,8 @@ pub struct Builder {
     pub names: NameTable,
     /// Source files.
     pub sources: SourceTable,
+    /// Code of functions.
+    pub code: CodeTable,
     /// Skipped files.
     pub left_out: Vec<LeftOut>,
     /// Marks of nodes.
@@ -246,6 +249,9 @@ impl Builder {
         }
         if !self.sources.files.is_empty() {
             writer.append(&SourcesV1::from_table(&self.sources))?;
+        }
+        if !self.code.stretches.is_empty() {
+            writer.append(&CodeV1::from_table(&self.code))?;
         }
         if !self.left_out.is_empty() {
             writer.append(&LeftOutV1::from_rows(&self.left_out))?;

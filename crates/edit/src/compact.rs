@@ -28,7 +28,7 @@ pub struct Compact {
     pub repaired: u64,
     /// The texts that were replaced.
     pub redacted: Vec<&'static str>,
-    /// Blocks with pieces of files that were skipped, because they reveal paths.
+    /// Blocks with pieces of files, source files or code that were skipped, because they reveal texts.
     pub withheld_blocks: u64,
     /// Blocks that this version does not know: the rows to which they refer have new numbers.
     pub left_out_blocks: u64,

@@ -11,12 +11,13 @@
 //! | `redact` | replaces texts by pseudonyms |
 //! | `need` | the rows that the chosen samples need, and their new ids |
 //! | `pack` | writes rows as blocks |
-//! | `pieces` | copies blocks with pieces of files |
+//! | `pieces`, `sources`, `code` | copy blocks with pieces of files, with source files, with code of functions |
 //! | `waits` | the waits whose samples are chosen |
 //!
 //! Ids keep their order, so that a report that orders by them stays the same.
 
 mod choose;
+mod code;
 mod need;
 mod pack;
 mod pieces;
@@ -144,6 +145,7 @@ impl Excerpt<'_> {
         packer.rows(&rows)?;
         damage.extend(packer.pieces(recording, &rows)?);
         damage.extend(packer.sources(recording, &rows)?);
+        damage.extend(packer.code(recording, &rows)?);
         chooser.each(|chosen| chosen.map_or(Ok(()), |chosen| packer.samples(chosen, &rows)))?;
         packer.end(&rows)?;
         Ok(Excerpted { samples, withheld_blocks, damage })

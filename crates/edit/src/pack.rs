@@ -1,8 +1,10 @@
 //! `pack`: adds to a recording what this machine knows about its code: functions, inlined functions and source lines of exactly the
-//! places on its stacks. Later readers need no image and no debug file.
+//! places on its stacks; if requested, also their source files and the code of their functions. Later readers need no image and no
+//! debug file.
 //!
 //! Blocks are copied as they are stored; the names follow at the end of each session.
 
+mod code;
 mod sources;
 
 use std::path::PathBuf;
@@ -15,11 +17,15 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::blocks::append_names;
+use code::FoundCode;
+pub use code::{MissingCode, PackedCode};
+use icecore_listing::code::CodeFinder;
 use icecore_profile::map::Map;
 use icecore_profile::named::found::{Draft, NameIndex};
 use icecore_profile::named::names::find_out;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::named::source::SourceFinder;
+use icecore_profile::recording::code::StoredCode;
 use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::hits::Hits;
@@ -45,6 +51,18 @@ pub struct Pack {
     /// What became of source files; absent unless they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<PackedSources>,
+    /// What became of the code of functions; absent unless it was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<PackedCode>,
+}
+
+/// What is packed besides names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extras<'a> {
+    /// Source files, and the folders where they are searched first.
+    pub source_dirs: Option<&'a [PathBuf]>,
+    /// The code of the functions on the stacks.
+    pub code: bool,
 }
 
 /// What this machine knows about the code of a recording.
@@ -58,20 +76,21 @@ pub struct Known<'a> {
     of_parts: Vec<Vec<u32>>,
     /// Source files, if they were requested.
     sources: Option<FoundSources>,
+    /// Code of functions, if it was requested.
+    code: Option<FoundCode>,
     /// What was downloaded.
     pub fetched: Fetched,
 }
 
 impl<'a> Known<'a> {
-    /// Finds the names of a recording that was loaded without filters. If there are servers, first downloads missing files. Finds no
-    /// source files if `source_dirs` is `None`, else below these folders first.
+    /// Finds the names of a recording that was loaded without filters. If there are servers, first downloads missing files.
     ///
     /// # Errors
     /// If the recording is damaged.
     pub fn find(
         loaded: &'a Loaded<'a>,
         servers: Option<&Settings>,
-        source_dirs: Option<&[PathBuf]>,
+        extras: Extras<'_>,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
         let Loaded { recording, tables, hits, search, .. } = loaded;
@@ -88,10 +107,15 @@ impl<'a> Known<'a> {
         let answers = find_out(&located.places, &locator, &finder, &tick, |_, _| true);
         watch.end();
         let answers = with_earlier(&located.places, &locator, answers);
-        let sources = source_dirs.map(|dirs| {
+        let sources = extras.source_dirs.map(|dirs| {
             let stored = StoredSources::new(recording, tables, |id| locator.image(id));
             let sources = SourceFinder { images: &locator.images, finder: &finder, stored: &stored, dirs };
             FoundSources::find(&located.places, &answers, &sources)
+        });
+        let code = extras.code.then(|| {
+            let stored = StoredCode::new(recording, tables, |id| locator.image(id));
+            let code = CodeFinder { images: &locator.images, finder: &finder, stored: &stored };
+            FoundCode::find(hits, &located, &code, watch)
         });
         Ok(Self {
             loaded,
@@ -100,6 +124,7 @@ impl<'a> Known<'a> {
             places: located.places,
             answers,
             sources,
+            code,
             fetched: fetched.unwrap_or_default(),
         })
     }
@@ -108,7 +133,7 @@ impl<'a> Known<'a> {
     ///
     /// # Errors
     /// If it has too many sessions, or the output cannot be written.
-    pub fn write(self, writer: &mut Writer) -> Result<Pack, Error> {
+    pub fn write(mut self, writer: &mut Writer) -> Result<Pack, Error> {
         let names_bytes = self.copy(writer)?;
         let in_images = self.places.iter().filter(|place| matches!(place, CodeLocation::Image(..))).count();
         let named = |answer: &&Option<Answer>| matches!(answer, Some(Answer::Named(_)));
@@ -122,14 +147,18 @@ impl<'a> Known<'a> {
             named: self.answers.iter().filter(named).count() as u64,
             with_line: self.answers.iter().filter(with_line).count() as u64,
             sources: self.sources.map(|found| found.told),
+            code: self.code.map(|found| found.told),
         })
     }
 
     /// Copies a recording, and adds to each session its names before its end. Returns the size of the names.
-    fn copy(&self, writer: &mut Writer) -> Result<u64, Error> {
+    fn copy(&mut self, writer: &mut Writer) -> Result<u64, Error> {
         let Loaded { recording, tables, .. } = self.loaded;
         let (mut open, mut names_bytes) = (None, 0);
-        for entry in recording.entries().iter().filter(|entry| self.is_copied(entry)) {
+        for entry in recording.entries() {
+            if !self.is_copied(entry) {
+                continue;
+            }
             let part = tables.parts.of(entry).number();
             if !tables.parts.holds(entry) {
                 return Err(Error::input("it has more sessions than a file can have"));
@@ -150,7 +179,7 @@ impl<'a> Known<'a> {
         Ok(names_bytes)
     }
 
-    fn append(&self, tables: &Tables, part: u32, writer: &mut Writer) -> Result<u64, Error> {
+    fn append(&mut self, tables: &Tables, part: u32, writer: &mut Writer) -> Result<u64, Error> {
         let before = writer.len_bytes();
         let mut draft = Draft::default();
         for position in &self.of_parts[part as usize] {
@@ -167,23 +196,32 @@ impl<'a> Known<'a> {
         }
         append_names(writer, &mut draft, true)?;
         let names_bytes = writer.len_bytes() - before;
+        let ids = self.images.iter().enumerate();
+        let ids =
+            ids.flat_map(|(image, ids)| ids.iter().map(move |id| (image as u32, tables.parts.of_image(*id))));
+        let own: Vec<(u32, u32)> =
+            ids.filter(|(_, (of, _))| *of == part).map(|(image, (_, own))| (image, own)).collect();
         if let Some(sources) = &self.sources {
-            let ids = self.images.iter().enumerate();
-            let ids = ids.flat_map(|(image, ids)| {
-                ids.iter().map(move |id| (image as u32, tables.parts.of_image(*id)))
-            });
-            let own: Vec<(u32, u32)> =
-                ids.filter(|(_, (of, _))| *of == part).map(|(image, (_, own))| (image, own)).collect();
             sources.append(&own, writer)?;
+        }
+        if let Some(code) = &mut self.code {
+            let hit = self.of_parts[part as usize].iter().filter_map(|position| {
+                match self.places[*position as usize] {
+                    CodeLocation::Image(image, off) => Some((image, off.0)),
+                    _ => None,
+                }
+            });
+            code.append(&own, &hit.collect(), writer)?;
         }
         Ok(names_bytes)
     }
 
-    /// Returns false for names and sources of an earlier pack, which the new ones include.
+    /// Returns false for names, sources and code of an earlier pack, which the new ones include.
     fn is_copied(&self, entry: &Entry) -> bool {
         match entry.header.kind {
             Kind::NAMES | Kind::INDEX => false,
             Kind::SOURCES => self.sources.is_none(),
+            Kind::CODE => self.code.is_none(),
             _ => true,
         }
     }

@@ -62,6 +62,8 @@ numbers! {
     COUNTERS = 27,
     /// Source files of code that samples hit.
     SOURCES = 28,
+    /// Code of functions that samples hit, and what is known of its instructions.
+    CODE = 29,
 }
 
 impl Kind {

@@ -59,6 +59,9 @@ pub const MAX_PIECES_LEN: usize = 1 << 20;
 /// The longest text of a source file, in bytes.
 pub const MAX_SOURCE_LEN: usize = 16 << 20;
 
+/// The longest stretch of code, in bytes.
+pub const MAX_CODE_LEN: usize = 1 << 20;
+
 /// The longest span of one block of samples, in nanoseconds: the longest `--flush` and room to spare.
 ///
 /// Times in a block are differences between samples, so no width on disk depends on it; it bounds what the loss of one

@@ -1,6 +1,8 @@
 //! Reads the instructions of one function: its bytes, what they call, and the source lines and inlined functions of each.
 
-use std::fmt;
+mod no_code;
+mod stored;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,55 +15,14 @@ use icecore_profile::recording::load::clean;
 use icecore_profile::stacks::calls::with_code;
 use icecore_profile::stacks::unwind_tables;
 use icecore_symbolize::image::{ElfFile, FileOff, FileSource, Files, Finder, Identity, Layout, Svma};
-use icecore_symbolize::{Answer, Function, Reason, Wanted, symbolize};
+use icecore_symbolize::{Answer, Function, Wanted, symbolize};
 use icecore_unwind::UnwindTables;
+
+pub use no_code::NoCode;
+pub use stored::CodeFinder;
 
 /// The longest function whose instructions are listed, bytes.
 pub const MAX_FUNCTION_BYTES: u64 = 1 << 20;
-
-/// Why there are no instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoCode {
-    /// The file of the image is not available.
-    Image(Reason),
-    /// The recording has the file without its code, and no file with code is available.
-    Sections,
-    /// The file cannot be read any more.
-    Unreadable,
-    /// Code of this processor is not decoded.
-    Processor,
-    /// No symbol and no unwind table says where the function begins and ends.
-    NoBounds,
-    /// The function is longer than [`MAX_FUNCTION_BYTES`].
-    TooLong,
-}
-
-impl NoCode {
-    /// Returns the name in JSON; these names never change.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Image(reason) => reason.code(),
-            Self::Sections => "no_code",
-            Self::Unreadable => "unreadable",
-            Self::Processor => "processor",
-            Self::NoBounds => "no_bounds",
-            Self::TooLong => "too_long",
-        }
-    }
-}
-
-impl fmt::Display for NoCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(reason) => write!(f, "{reason}"),
-            Self::Sections => f.write_str("the files that were found have no code"),
-            Self::Unreadable => f.write_str("its file cannot be read any more"),
-            Self::Processor => f.write_str("code of this processor is not decoded"),
-            Self::NoBounds => f.write_str("no symbol and no unwind table says where the function ends"),
-            Self::TooLong => write!(f, "the function is longer than {} KiB", MAX_FUNCTION_BYTES >> 10),
-        }
-    }
-}
 
 /// The code of an image.
 #[derive(Debug)]
@@ -72,6 +33,17 @@ pub struct Code<'a> {
     map: Mmap,
     machine: Machine,
     unwind_tables: Option<unwind_tables::Opened>,
+}
+
+/// Where the code of a function lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its addresses.
+    pub range: Range<Svma>,
+    /// The offset of the first byte in the file of the image.
+    pub begin: FileOff,
+    /// Bytes in the file, at most [`MAX_FUNCTION_BYTES`].
+    pub len: u64,
 }
 
 /// The instructions of a function, or of a part of it that lies elsewhere (`.cold`).
@@ -154,17 +126,40 @@ impl<'a> Code<'a> {
     /// # Errors  why that is impossible
     /// # Cost    names all instructions: reads the DWARF of the units of the function
     pub fn function(&mut self, off: FileOff) -> Result<FunctionCode, NoCode> {
-        let at = self.layout().code(off).ok_or(NoCode::NoBounds)?;
-        let range = self.extent(off, at).ok_or(NoCode::NoBounds)?;
-        let (begin, rest) = self.layout().rest_of_segment(range.start).ok_or(NoCode::NoBounds)?;
-        let len = (range.end.0 - range.start.0).min(rest);
-        if len > MAX_FUNCTION_BYTES {
-            return Err(NoCode::TooLong);
-        }
-        let bytes = self.files.image.file.bytes(begin, len).ok_or(NoCode::Unreadable)?;
-        let decoded = decode(self.machine, &bytes, range.start);
-        let (name, instructions) = self.described(decoded, &bytes, begin, &range);
-        Ok(FunctionCode { range, name, source: self.files.image.source, instructions })
+        let stretch = self.stretches(&[off]).pop().unwrap_or(Err(NoCode::NoBounds))?;
+        self.listed(&[stretch]).pop().unwrap_or(Err(NoCode::Unreadable))
+    }
+
+    /// Finds the functions around offsets, which ascend.
+    ///
+    /// # Errors  for each offset, why that is impossible
+    /// # Cost    one pass over each symbol table
+    pub fn stretches(&mut self, offs: &[FileOff]) -> Vec<Result<Stretch, NoCode>> {
+        let extents = self.extents(offs);
+        let stretch = |extent: Option<(Svma, Option<Range<Svma>>)>| {
+            let range = extent.and_then(|(_, range)| range).ok_or(NoCode::NoBounds)?;
+            let (begin, rest) = self.layout().rest_of_segment(range.start).ok_or(NoCode::NoBounds)?;
+            let len = range.end.0.checked_sub(range.start.0).ok_or(NoCode::NoBounds)?.min(rest);
+            let range = range.start..range.start.wrapping_add(len);
+            if len > MAX_FUNCTION_BYTES { Err(NoCode::TooLong) } else { Ok(Stretch { range, begin, len }) }
+        };
+        extents.into_iter().map(stretch).collect()
+    }
+
+    /// Lists the instructions of functions.
+    ///
+    /// # Errors  [`NoCode::Unreadable`] for each function whose bytes cannot be read
+    /// # Cost    names all instructions: reads the DWARF of the units of the functions, once for all of them
+    pub fn listed(&self, stretches: &[Stretch]) -> Vec<Result<FunctionCode, NoCode>> {
+        let read = |it: &Stretch| self.files.image.file.bytes(it.begin, it.len);
+        let bytes: Vec<Option<Vec<u8>>> = stretches.iter().map(read).collect();
+        let readable = || stretches.iter().zip(&bytes).filter_map(|(it, bytes)| Some((it, bytes.as_ref()?)));
+        let decoded = readable().map(|(it, bytes)| decode(self.machine, bytes, it.range.start)).collect();
+        let mut listed = self.described(readable().collect(), decoded).into_iter();
+        bytes
+            .iter()
+            .map(|bytes| bytes.as_ref().and_then(|_| listed.next()).ok_or(NoCode::Unreadable))
+            .collect()
     }
 
     /// Returns the processor of the code.
@@ -196,17 +191,6 @@ impl<'a> Code<'a> {
         &self.files.image.layout
     }
 
-    /// Finds where the function around an address begins and ends: by symbols, else by unwind tables.
-    fn extent(&mut self, off: FileOff, at: Svma) -> Option<Range<Svma>> {
-        let by_symbol = self.symbols(&[at]).pop().flatten();
-        by_symbol.or_else(|| {
-            let (files, machine) = (&self.files, self.machine);
-            self.unwind_tables = unwind_tables::Opened::of(files, machine, &[off.0]);
-            let opened = self.unwind_tables.as_ref()?;
-            UnwindTables::new(opened.sections(machine)).extent(at)
-        })
-    }
-
     /// Finds the extents of the symbols around addresses, which ascend.
     fn symbols(&self, at: &[Svma]) -> Vec<Option<Range<Svma>>> {
         let debug = self.files.debug.as_ref().map(|debug| (&debug.file, &debug.layout));
@@ -222,65 +206,99 @@ impl<'a> Code<'a> {
         found
     }
 
-    /// Adds to instructions what is known of them; also returns the name of the function.
+    /// Adds to the instructions of functions what is known of them.
     fn described(
         &self,
-        decoded: Vec<Decoded>,
-        bytes: &[u8],
-        begin: FileOff,
-        range: &Range<Svma>,
-    ) -> (Option<Arc<str>>, Vec<Instruction>) {
-        let off = |at: Svma| FileOff(begin.0.wrapping_add(at.0.wrapping_sub(range.start.0)));
-        let mut outside: Vec<Svma> = decoded.iter().filter_map(|it| it.target.or(it.names)).collect();
-        outside.retain(|at| !range.contains(at));
+        functions: Vec<(&Stretch, &Vec<u8>)>,
+        decoded: Vec<Vec<Decoded>>,
+    ) -> Vec<FunctionCode> {
+        let of_functions = || functions.iter().map(|(it, _)| *it).zip(&decoded);
+        let outside = of_functions().flat_map(|(it, decoded)| {
+            decoded.iter().filter_map(|it| it.target.or(it.names)).filter(|at| !it.range.contains(at))
+        });
+        let mut outside: Vec<Svma> = outside.collect();
         outside.sort_unstable();
         outside.dedup();
         let code_off = |at: &Svma| self.layout().rest_of_segment(*at).filter(|_| self.layout().is_code(*at));
-        let wanted = decoded.iter().map(|it| off(it.at));
+        let own = of_functions().flat_map(|(it, decoded)| decoded.iter().map(|row| it.off(row.at)));
         let mut wanted: Vec<FileOff> =
-            wanted.chain(outside.iter().filter_map(code_off).map(|it| it.0)).collect();
+            own.chain(outside.iter().filter_map(code_off).map(|it| it.0)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let answers = symbolize(&[Wanted { image: self.image, offsets: &wanted }], self.finder, &|_| ());
         let answers = answers.into_iter().next().unwrap_or_default();
-        let functions = |off: FileOff| match wanted.binary_search(&off).ok().and_then(|at| answers.get(at)) {
+        let functions_at = |off: FileOff| match wanted.binary_search(&off).ok().and_then(|at| answers.get(at))
+        {
             Some(Answer::Named(functions)) => &functions[..],
             _ => &[],
         };
-        let named = |at: &Svma| Some(functions(code_off(at)?.0).last()?.name.clone());
         let (extents, data) = (self.symbols(&outside), data(&self.map, &outside));
-        let own = functions(begin).last().map(|function| function.name.clone());
+        let names_of = |at: Svma| {
+            if let Some((name, offset)) = data.get(&at) {
+                return Some((name.clone(), *offset));
+            }
+            let name = functions_at(code_off(&at)?.0).last()?.name.clone();
+            let extent = outside.binary_search(&at).ok().and_then(|position| extents[position].as_ref());
+            Some((name, at.0.saturating_sub(extent.map_or(at, |it| it.start).0)))
+        };
+        let source = self.files.image.source;
+        let all = functions.iter().zip(&decoded).map(|((it, bytes), decoded)| {
+            let name = functions_at(it.begin).last().map(|function| function.name.clone());
+            let known =
+                Known { name, source, functions: &|at| functions_at(it.off(at)).to_vec(), names: &names_of };
+            FunctionCode::new(it, bytes, decoded, known)
+        });
+        all.collect()
+    }
+}
+
+impl Stretch {
+    /// Returns the offset of an address of the function.
+    fn off(&self, at: Svma) -> FileOff {
+        FileOff(self.begin.0.wrapping_add(at.0.wrapping_sub(self.range.start.0)))
+    }
+}
+
+/// What is known of the instructions of a function.
+struct Known<'k> {
+    /// The name of the function.
+    name: Option<Arc<str>>,
+    source: FileSource,
+    /// Finds the functions that an instruction belongs to, innermost first.
+    functions: &'k dyn Fn(Svma) -> Vec<Function>,
+    /// Finds the name of what lies at an address outside of the function, and the distance from where it begins.
+    names: &'k dyn Fn(Svma) -> Option<(Arc<str>, u64)>,
+}
+
+impl FunctionCode {
+    /// Joins the instructions of a function with what is known of them.
+    fn new(stretch: &Stretch, bytes: &[u8], decoded: &[Decoded], known: Known<'_>) -> Self {
+        let Stretch { range, .. } = stretch;
+        let Known { name, source, functions, names } = known;
         let refers = |at: Svma, is_code| {
-            let position = outside.binary_search(&at);
-            let start =
-                position.ok().and_then(|position| extents[position].as_ref()).map_or(at, |it| it.start);
-            let (name, offset) = match data.get(&at) {
-                _ if range.contains(&at) => (own.clone(), at.0 - range.start.0),
-                Some((name, offset)) => (Some(name.clone()), *offset),
-                None => (named(&at), at.0.saturating_sub(start.0)),
+            let (name, offset) = match range.contains(&at) {
+                true => (name.clone(), at.0 - range.start.0),
+                false => names(at).map_or((None, 0), |(name, offset)| (Some(name), offset)),
             };
             Referred { at, is_code, name, offset }
         };
         let mut rest = bytes;
-        let instructions = decoded.into_iter().map(|it| {
+        let instructions = decoded.iter().map(|it| {
             let (own, after) = rest.split_at_checked(it.len).unwrap_or((rest, &[]));
             rest = after;
-            let off = off(it.at);
-            let refers =
-                it.target.map(|at| refers(at, true)).or_else(|| it.names.map(|at| refers(at, false)));
-            let functions = functions(off).to_vec();
+            let target = it.target.map(|at| refers(at, true));
             Instruction {
-                off,
+                off: stretch.off(it.at),
                 at: it.at,
                 bytes: own.to_vec(),
-                text: it.text,
+                text: it.text.clone(),
                 is_call: it.is_call,
-                refers,
-                functions,
+                refers: target.or_else(|| it.names.map(|at| refers(at, false))),
+                functions: functions(it.at),
             }
         });
         let instructions = instructions.collect();
-        (own, instructions)
+        Self { range: range.clone(), name, source, instructions }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use super::code::{Code, FunctionCode, NoCode};
+use super::code::{Code, CodeFinder, FunctionCode, NoCode};
 use super::lines::PlaceSum;
 use super::stacks::CountedStacks;
 use icecore_profile::named::Sum;
 use icecore_profile::stacks::locate::{CodeLocation, Located};
-use icecore_symbolize::image::{FileOff, Finder, Identity};
+use icecore_symbolize::image::FileOff;
 
 /// The most stretches that are listed: a function may be inlined into thousands of others.
 pub const MAX_PARTS: usize = 16;
@@ -32,8 +32,9 @@ pub struct CodeParts {
     pub places_left_out: usize,
 }
 
-/// Lists the code around places of a function.
-pub fn parts(places: &[PlaceSum], images: &[Identity], finder: &Finder<'_>) -> CodeParts {
+/// Lists the code around places of a function: that of the recording, else that of the files of images.
+pub fn parts(places: &[PlaceSum], of: &CodeFinder<'_>) -> CodeParts {
+    let CodeFinder { images, finder, stored } = *of;
     let mut heaviest: Vec<&PlaceSum> = places.iter().collect();
     heaviest.sort_by_key(|place| {
         (Reverse(place.sum.own.weight.max(place.sum.total.weight)), place.image, place.off)
@@ -47,6 +48,10 @@ pub fn parts(places: &[PlaceSum], images: &[Identity], finder: &Finder<'_>) -> C
         }
         if found.parts.len() >= MAX_PARTS {
             found.places_left_out += 1;
+            continue;
+        }
+        if let Some(code) = stored.find(image, off).and_then(|stored| FunctionCode::stored(&stored)) {
+            found.parts.push(CodePart { image, code });
             continue;
         }
         let position = opened.iter().position(|(known, _)| *known == image).unwrap_or_else(|| {

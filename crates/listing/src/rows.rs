@@ -252,10 +252,14 @@ pub fn missing(code: &CodeParts, images: &[Identity], loaded: &Loaded<'_>) -> Ve
         let image = clean(images[*image as usize].path.as_bytes()).into_string();
         let remedy = match why {
             NoCode::Image(_) => {
-                format!("; `icecore-report missing {file}` says how to get it, or record with --embed all")
+                format!(
+                    "; `icecore-report missing {file}` says how to get it. Where it is, `icecore-report pack --code` stores the \
+                     instructions, as record --embed all does"
+                )
             }
             NoCode::Sections => {
-                "; give the image itself (--symbols DIR), or record with --embed all".to_owned()
+                "; give the image itself (--symbols DIR), or run `icecore-report pack --code` where it is"
+                    .to_owned()
             }
             NoCode::Unreadable | NoCode::Processor | NoCode::NoBounds | NoCode::TooLong => String::new(),
         };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::columns::Columns;
 use super::moments::Moments;
-use icecore_listing::code::Instruction;
+use icecore_listing::code::{CodeFinder, Instruction};
 use icecore_listing::lines::{FunctionLines, lines};
 use icecore_listing::parts::{CodePart, CodeParts, InstructionsOfPlaces, parts};
 use icecore_listing::rows::{SourceRow, missing, sources};
@@ -17,6 +17,7 @@ use icecore_profile::named::names::{Names, Side};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::source::{Origin, SourceFinder, is_below};
 use icecore_profile::named::{groups, sums};
+use icecore_profile::recording::code::StoredCode;
 use icecore_profile::recording::events::ChosenEvents;
 use icecore_profile::recording::load::clean;
 use icecore_profile::recording::sources::StoredSources;
@@ -88,14 +89,16 @@ pub(super) fn listings(
     let embedded = locator.embedded(loaded.recording);
     let finder = Finder { search: loaded.search, embedded: Some(&embedded) };
     let stored = StoredSources::new(loaded.recording, &loaded.tables, |id| locator.image(id));
+    let stored_code = StoredCode::new(loaded.recording, &loaded.tables, |id| locator.image(id));
     let (images, dirs) = (&locator.images[..], &code.source_dirs[..]);
+    let instructions = CodeFinder { images, finder: &finder, stored: &stored_code };
     let texts = SourceFinder { images, finder: &finder, stored: &stored, dirs };
     let stacks = CountedStacks::new(report, located);
     let wanted: Vec<u32> = functions.iter().map(|(function, _)| *function).collect();
     let mut shared = SharedParts::default();
     let mut rows = Vec::new();
     for ((function, own), lines) in functions.iter().zip(lines(&stacks, located, names, &wanted)) {
-        let found = parts(&lines.places, images, &finder);
+        let found = parts(&lines.places, &instructions);
         let name = &names.functions[*function as usize].name;
         let sources = self::texts(code, name, &lines, &found, names, &texts);
         let missing: Vec<String> = missing(&found, images, loaded).into_iter().map(|it| it.text).collect();

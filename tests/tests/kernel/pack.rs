@@ -1,12 +1,14 @@
 //! Packed recordings contain all names, lines and inlined functions of their code.
 
+use std::ffi::OsStr;
 use std::path::Path;
+use std::process::Command;
 
 use icecore_tests::elsewhere::samples_elsewhere;
 use icecore_tests::machine::{Recorded, Sample, inlining, report, report_output, text};
 use serde_json::Value;
 
-fn run(args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
+fn run(args: &[&dyn AsRef<OsStr>]) -> String {
     report(&args.iter().map(|arg| arg.as_ref()).collect::<Vec<_>>())
 }
 
@@ -58,6 +60,86 @@ fn root_lines_and_inlined_functions_are_told_where_nothing_is() {
         |path: &Path| -> Value { serde_json::from_str(&run(&[&"info", &path, &"--json"])).expect("JSON") };
     assert_eq!(names(&recorded.path())["names"], 0);
     assert!(names(&packed)["names"].as_u64() > Some(3), "{}", names(&packed)["names"]);
+}
+
+/// Annotates the heaviest functions of files, at most `most`; where no file is if `root` is given. Source texts are not compared.
+fn annotated(path: &Path, most: usize, root: Option<&Path>) -> Vec<Value> {
+    let json = |command: &str, more: &[&str]| -> Value {
+        let mut args: Vec<&OsStr> = vec![command.as_ref(), path.as_os_str()];
+        args.extend(more.iter().chain(&["--json", "--no-cache", "--no-debuginfod"]).map(OsStr::new));
+        args.extend(root.into_iter().flat_map(|root| ["--sysroot".as_ref(), root.as_os_str()]));
+        serde_json::from_str(&report(&args)).expect("JSON")
+    };
+    let top = json("top", &["-n", "0"]);
+    let rows = top["rows"].as_array().expect("rows").iter();
+    let of_files = rows.filter_map(|row| Some((row["name"].as_str()?, row["image"].as_str()?)));
+    let of_files = of_files.filter(|(name, image)| image.starts_with('/') && !name.contains(['+', '(']));
+    let annotate = |(name, image): (&str, &str)| {
+        let mut told = json("annotate", &[name, "--image", image, "--only", "asm"]);
+        told["code"].as_array_mut().expect("rows").iter_mut().for_each(|code| code["source"] = Value::Null);
+        told
+    };
+    of_files.take(most).map(annotate).collect()
+}
+
+#[test]
+fn root_instructions_are_the_same_where_no_file_is() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let empty = tempfile::tempdir().expect("a folder for temporary files");
+    let source = dir.path().join("run.c");
+    std::fs::write(
+        &source,
+        "#include <stdlib.h>
+volatile unsigned long sink;
+__attribute__((noinline, cold)) static void spin(unsigned long n) { while (n--) sink += n; }
+__attribute__((noinline)) unsigned long run(unsigned long n, int rare) {
+  unsigned long x = n;
+  for (unsigned long i = 0; i < n; i++) x = x * 6364136223846793005ul + (x >> 3);
+  if (__builtin_expect(rare, 0)) { for (unsigned long i = 0; i < n; i++) sink += x * i; spin(1000000); }
+  return x;
+}
+int main(int argc, char **argv) {
+  for (int i = 0; i < 150; i++) sink += run(1000000, argc);
+}
+",
+    )
+    .expect("room");
+    let program = dir.path().join("run");
+    let cc = Command::new("cc").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
+    assert!(cc.expect("cc runs").success());
+    let python = "sum(len(str(i * i)) for i in range(10**6))";
+    let commands: [&[&OsStr]; 3] = [
+        &[program.as_os_str()],
+        &["python3".as_ref(), "-c".as_ref(), python.as_ref()],
+        &["sh".as_ref(), "-c".as_ref(), "xz -c /bin/bash >/dev/null".as_ref()],
+    ];
+    for command in commands {
+        let recorded = Recorded::new(&["-F", "997", "-q"], command);
+        let packed = dir.path().join("packed.icecore");
+        let told = run(&[&"pack", &recorded.path(), &"-o", &packed, &"--code", &"--force", &"--json"]);
+        run(&[&"verify", &packed]);
+        let here = annotated(&packed, 12, None);
+        // What the files of this machine say, without the packed code.
+        let names = dir.path().join("names.icecore");
+        run(&[&"pack", &recorded.path(), &"-o", &names, &"--force"]);
+        let (files, there) = (annotated(&names, 12, None), annotated(&packed, 12, Some(empty.path())));
+        // Code without bounds is not stored: pack has listed it. Where the file is not, that is the reason.
+        let stored = |told: &&Value| told["no_code"][0]["why"] != "no_bounds";
+        for (files, there) in files.iter().zip(&there).filter(|(files, _)| stored(files)) {
+            assert_eq!(files, there, "{command:?}: {told}");
+        }
+        assert_eq!(here, files, "{command:?}");
+        let instructions = |told: &Value| {
+            told["code"].as_array().expect("rows").iter().any(|code| code["instructions"][0].is_object())
+        };
+        assert!(there.iter().filter(|told| instructions(told)).count() >= there.len().min(3), "{command:?}");
+        if command[0] == program.as_os_str() {
+            let run = there.iter().find(|told| told["matches"][0]["name"] == "run").expect("it was hit");
+            assert_eq!(run["code"].as_array().map(Vec::len), Some(2), "both parts of it");
+            let elsewhere = annotated(&names, 12, Some(empty.path()));
+            assert!(elsewhere.iter().all(|told| told["no_code"][0]["why"] == "image_missing"));
+        }
+    }
 }
 
 #[test]

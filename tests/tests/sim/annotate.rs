@@ -1,7 +1,7 @@
 //! `annotate` of a program that the test compiles: which line and instruction has which samples, what was inlined, and how far a source
 //! text is proven.
 
-use icecore_format::records::{Change, ImagePartsV1, Origin, Piece};
+use icecore_format::records::{Change, ImagePartsV1, Location, Origin, Piece};
 use icecore_tests::inside::{report, run_in};
 use icecore_tests::listed::{Listed, SOURCE, objdump};
 use icecore_tests::synthetic::Builder;
@@ -117,6 +117,7 @@ fn what_is_missing_is_said() {
     let page = report(told.dir.path(), &["annotate", "DIR/r.icecore", name.expect("a row")]);
     assert!(page.contains("no source file: ") && page.contains("no instructions of "), "{page}");
     assert!(page.contains("icecore-report missing r.icecore") && page.contains("--embed all"), "{page}");
+    assert!(page.contains("icecore-report pack --code"), "{page}");
 }
 
 #[test]
@@ -239,6 +240,165 @@ fn code_in_the_recording_is_used_and_sections_alone_have_none() {
     let annotate: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(annotate["code"][0]["source"], "embedded");
     assert_eq!(samples(instruction(&annotate, told.leaf)), [1, 1]);
+}
+
+/// Returns a document without where its code and its texts were found.
+fn without_places(mut annotate: Value) -> Value {
+    for (rows, keys) in [("code", &["source"][..]), ("sources", &["origin", "path"])] {
+        for row in annotate[rows].as_array_mut().expect("rows") {
+            keys.iter().for_each(|key| row[key] = Value::Null);
+        }
+    }
+    annotate
+}
+
+#[test]
+fn packed_code_is_listed_where_no_file_is() {
+    for compiler in ["clang", "cc"] {
+        let told = Listed::new(compiler);
+        let dir = told.dir.path();
+        let functions = ["leaf", "caller", "inlined"];
+        let here = functions.map(|function| without_places(told.json(&[function])));
+        let theirs = objdump(&told.program(), "caller");
+        let pack = |file: &str, out: &str, more: &[&str]| -> Value {
+            let (file, out) = (format!("DIR/{file}.icecore"), format!("DIR/{out}.icecore"));
+            let line = [&["pack", &file, "-o", &out, "--json"], more].concat();
+            serde_json::from_str(&report(dir, &line)).expect("JSON")
+        };
+        let packed = pack("r", "packed", &["--code", "--source"]);
+        let bytes: u64 = ["leaf", "caller"].map(|name| length(&objdump(&told.program(), name))).iter().sum();
+        assert_eq!(
+            (&packed["code"]["functions"], &packed["code"]["missing"]),
+            (&2.into(), &Value::Array(vec![]))
+        );
+        assert!(
+            packed["code"]["bytes"].as_u64().is_some_and(|stored| stored >= bytes && stored < bytes + 32)
+        );
+        let grown = pack("r", "names", &["--source"])["file_bytes"].as_u64().expect("bytes");
+        let added = packed["file_bytes"].as_u64().expect("bytes") - grown;
+        assert!(added < packed["code"]["file_bytes"].as_u64().expect("bytes") + 256, "{packed}");
+        let address = |file: &str| -> Value {
+            let top = report(dir, &["top", &format!("DIR/{file}.icecore"), "--by", "address", "--json"]);
+            serde_json::from_str(&top).expect("JSON")
+        };
+        let rows = address("packed");
+        std::fs::remove_file(dir.join("p.c")).expect("there");
+        std::fs::remove_file(told.program()).expect("there");
+        assert_eq!(address("packed")["rows"], rows["rows"]);
+
+        // Recordings made of it have the same code, also after packing where no file is.
+        pack("packed", "again", &[]);
+        let again = pack("packed", "recoded", &["--code"]);
+        assert_eq!(again["code"]["functions"], 2, "{again}");
+        report(dir, &["cut", "DIR/packed.icecore", "-o", "DIR/cut.icecore", "--to", "1"]);
+        report(dir, &["compact", "DIR/packed.icecore", "-o", "DIR/compact.icecore"]);
+        let merge = ["merge", "DIR/cut.icecore", "DIR/compact.icecore", "-o", "DIR/merged.icecore"];
+        report(dir, &merge);
+        for name in ["packed", "again", "recoded", "cut", "compact", "merged"] {
+            let file = format!("DIR/{name}.icecore");
+            assert!(report(dir, &["verify", &file]).contains("all is well"), "{name}");
+            for (function, here) in functions.iter().zip(&here) {
+                let line = ["annotate", &file, function, "--json"];
+                let there: Value = serde_json::from_str(&report(dir, &line)).expect("JSON");
+                assert_eq!(there["code"][0]["source"], "embedded", "{name}: {there}");
+                if name == "merged" {
+                    // It has every sample twice.
+                    let instructions = |of: &Value| of["code"][0]["instructions"].as_array().map(Vec::len);
+                    assert_eq!(instructions(&there), instructions(here));
+                } else {
+                    assert_eq!(&without_places(there), here, "{name}");
+                }
+            }
+        }
+        let line = ["annotate", "DIR/packed.icecore", "caller", "--json"];
+        let caller: Value = serde_json::from_str(&report(dir, &line)).expect("JSON");
+        let ours = caller["code"][0]["instructions"].as_array().expect("instructions");
+        assert_eq!(ours.len(), theirs.len());
+        for (ours, (at, text)) in ours.iter().zip(&theirs) {
+            let mnemonic = |text: &str| text.split(' ').next().map(str::to_owned);
+            assert_eq!(
+                (&ours["address"], ours["text"].as_str().and_then(mnemonic)),
+                (&(*at).into(), mnemonic(text))
+            );
+        }
+        report(dir, &["html", "DIR/packed.icecore", "--force", "-o", "DIR/x.html"]);
+        let page = text_of(&dir.join("x.html"));
+        assert!(page.contains("<leaf>") && !page.contains("no instructions of"), "{page}");
+        // Nothing else takes stored code for the file of an image.
+        for view in ["missing", "samples", "health", "top"] {
+            let said = |name: &str| {
+                let (code, out, _) = run_in(dir, &[view, &format!("DIR/{name}.icecore"), "--json"]);
+                (code, out.replace(&format!("{name}.icecore"), "FILE"))
+            };
+            assert_eq!(said("packed"), said("names"), "{view}");
+        }
+        // Without it nothing is known of the code.
+        let page = report(dir, &["annotate", "DIR/names.icecore", "leaf"]);
+        assert!(page.contains("no instructions of ") && page.contains("pack --code"), "{page}");
+    }
+}
+
+/// Returns the bytes from the first to the last instruction.
+fn length(instructions: &[(u64, String)]) -> u64 {
+    let (first, last) = instructions.first().zip(instructions.last()).expect("instructions");
+    last.0 - first.0 + 1
+}
+
+#[test]
+fn code_that_no_kept_stack_needs_is_cut_and_redacted_paths_leave_none() {
+    let told = Listed::new("cc");
+    let dir = told.dir.path();
+    let functions = |name: &str| -> Value {
+        let info = report(dir, &["info", &format!("DIR/{name}"), "--json"]);
+        serde_json::from_str::<Value>(&info).expect("JSON")["code_functions"].clone()
+    };
+    report(dir, &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--code"]);
+    report(dir, &["pack", "DIR/packed", "-o", "DIR/twice", "--code"]);
+    // The last two samples hit `caller` alone.
+    report(dir, &["cut", "DIR/packed", "-o", "DIR/late", "--from", "0.000045"]);
+    report(dir, &["cut", "DIR/packed", "-o", "DIR/none", "--pid", "1"]);
+    report(dir, &["compact", "DIR/packed", "-o", "DIR/kept", "--redact", "comm"]);
+    let page = report(dir, &["compact", "DIR/packed", "-o", "DIR/redacted", "--redact", "paths"]);
+    let all = ["packed", "twice", "late", "none", "kept", "redacted"].map(functions);
+    assert_eq!(all, [2, 2, 1, 0, 2, 0]);
+    assert!(page.contains("1 block") && page.contains("with code, "), "{page}");
+    let bytes = std::fs::read(dir.join("redacted")).expect("there");
+    assert!(!bytes.windows(4).any(|window| window == b"/p.c"));
+}
+
+#[test]
+fn functions_that_are_too_long_to_be_stored_are_listed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (source, program) = (dir.path().join("x.s"), dir.path().join("x.so"));
+    let function = |name: &str, bytes: u32| {
+        format!(
+            ".globl {name}\n.type {name},@function\n{name}: .skip {bytes}, 0x90\nret\n.size {name}, .-{name}\n"
+        )
+    };
+    std::fs::write(&source, function("short", 8) + &function("long", 1 << 20)).expect("room");
+    let cc = ["-shared", "-nostdlib", "-o"];
+    let cc = std::process::Command::new("cc").args(cc).arg(&program).arg(&source).status();
+    assert!(cc.expect("cc runs").success());
+    let mut b = Builder::default();
+    let image = b.image_on_disk(&program).expect("the library");
+    let task = b.task(9, 9, "x");
+    b.change(0, Change::FOUND, 9, 1, "x");
+    b.map(1, 9, 0x40_1000, image, Origin::SCAN);
+    for (time, file_off) in (1..).zip([0x1002, 0x1040, 0x2000]) {
+        b.sample(time * 10_000, 0, task, &[], &[]).user_stack =
+            b.stack_at(&[Location::Image { image, file_off }]);
+    }
+    b.write(&dir.path().join("r"), true).expect("room");
+    let pack = |more: &[&str]| {
+        report(dir.path(), &[&["pack", "DIR/r", "-o", "DIR/packed", "--code"], more].concat())
+    };
+    let packed: Value = serde_json::from_str(&pack(&["--json"])).expect("JSON");
+    let missing = &packed["code"]["missing"][0];
+    assert_eq!((&packed["code"]["functions"], &packed["code"]["bytes"]), (&1.into(), &9.into()), "{packed}");
+    assert_eq!((&missing["why"], &missing["places"]), (&"too_long".into(), &2.into()), "{packed}");
+    let page = pack(&["--force"]);
+    assert!(page.contains("code of 1 function stored (9 B,"), "{page}");
+    assert!(page.contains("no code of 2 places stored, too long: "), "{page}");
 }
 
 #[test]

@@ -15,10 +15,10 @@ use icecore_format::header::{EndMark, FileHeader};
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Cause, Change, Counter, CounterValue, EndReason, EventV1, ImageKind, ImagePartsV1, JitCode,
-    JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace,
-    Omission, Origin, Owner, Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags,
-    WaitState, WalkEnd, WokenBy, Word,
+    Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
+    EventV1, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable,
+    NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece, ReceiptV1, SessionV1, SourceFile,
+    SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -239,6 +239,22 @@ fn tiny() -> Builder {
     let proof = SourceProof::MD5;
     b.sources.files.push(SourceFile { image: bin, path: 0, text: 1, proof, modified_unix_ns: 1_000_000_000 });
     b.sources.texts = vec![path, text];
+    let frame = |name, line| CodeFrame { name, file: Some(2), line };
+    let places = vec![
+        CodePlace { begin: 0, frames: vec![frame(0, 2)] },
+        CodePlace { begin: 4, frames: vec![frame(1, 1), frame(0, 2)] },
+    ];
+    b.code.stretches.push(CodeStretch {
+        image: bin,
+        file_off: 0x1230,
+        address: 0x40_1230,
+        machine: 62,
+        name: Some(0),
+        bytes: b"\x0f\x1f\x40\x00\xe8\x07\x00\x00\x00\xc3".to_vec(),
+        places,
+        refers: vec![CodeReference { at: 0x40_1240, name: 1, offset: 0 }],
+    });
+    b.code.texts = ["work()", "inner()", "/src/tiny.cc"].map(|text| text.as_bytes().into()).to_vec();
     let (main, child) = (b.task(100, 100, "tiny"), b.task(101, 101, "child"));
     let at = |file_off| Location::Image { image: bin, file_off };
     let stack = b.stack_at(&[at(0x1234), at(0x1050)]);

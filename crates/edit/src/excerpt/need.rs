@@ -44,6 +44,8 @@ pub(super) struct Needed {
     pub(super) jit: Vec<usize>,
     /// Named places: positions of tables, and of places in them.
     pub(super) names: Vec<(usize, usize)>,
+    /// Images and offsets of the code on stacks, and in stack memory.
+    pub(super) code: BTreeSet<(u32, u64)>,
 }
 
 /// Assigns new ids in the order of the old ones. One id before them is never assigned: it stands for all lost rows.
@@ -157,6 +159,7 @@ impl Need {
             symbols: _,
             image_parts: _,
             sources: _,
+            code: _,
             names: _,
             left_out: _,
             cpu_times: _,
@@ -204,7 +207,7 @@ impl Need {
         let ids =
             IdTable::ALL.map(|table| Renumbered::new(std::mem::take(&mut self.ids[table as usize]), table));
         let (symbols, names) = (image_symbols(rows, &code), names(rows, &code));
-        Needed { ids, processes, kernel_symbols, symbols, jit, names }
+        Needed { ids, processes, kernel_symbols, symbols, jit, names, code }
     }
 
     /// Notes what the rows name that are noted, and so on; forgets ids without a row.

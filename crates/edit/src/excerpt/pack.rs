@@ -14,7 +14,7 @@ use icecore_format::write::Writer;
 use super::choose::Chosen;
 use super::need::Needed;
 use super::rows::SessionRows;
-use super::{pieces, sources};
+use super::{code, pieces, sources};
 use crate::blocks::append_names;
 use icecore_profile::named::found::Draft;
 
@@ -65,7 +65,8 @@ impl<'a> Packer<'a> {
             symbols: of_images,
             image_parts: _,
             sources: _,
-            jit: code,
+            code: _,
+            jit: made,
             names: tables,
             left_out: _,
             cpu_times: _,
@@ -92,11 +93,11 @@ impl<'a> Packer<'a> {
         listed(w, needed, found, SymbolsV1::from_rows)?;
         // Without snapshots nothing is unwound.
         let is_unwound = needed.ids(IdTable::Snapshots).old.is_empty();
-        let code = jit.iter().map(|position| match code[*position].clone() {
+        let made = jit.iter().map(|position| match made[*position].clone() {
             code if is_unwound => JitCode { rules: Vec::new(), ..code },
             code => code,
         });
-        listed(w, needed, code, JitV1::from_rows)?;
+        listed(w, needed, made, JitV1::from_rows)?;
         let mut draft = Draft::default();
         for (table, place) in names {
             let table = &tables[*table];
@@ -143,6 +144,15 @@ impl<'a> Packer<'a> {
         rows: &SessionRows,
     ) -> Result<Vec<Damage>, icecore_format::Error> {
         sources::copy(recording, rows, &self.needed, self.writer)
+    }
+
+    /// Copies the code of the functions that are kept; returns what of it is damaged.
+    pub(super) fn code(
+        &mut self,
+        recording: &Recording,
+        rows: &SessionRows,
+    ) -> Result<Vec<Damage>, icecore_format::Error> {
+        code::copy(recording, rows, &self.needed, self.writer)
     }
 
     fn strings(&mut self, rows: &SessionRows) -> Result<(), icecore_format::Error> {

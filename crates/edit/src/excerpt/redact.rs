@@ -115,7 +115,8 @@ impl Redaction {
         }
     }
 
-    /// Replaces texts of rows. Returns how many blocks were skipped, because they reveal texts: pieces of files, and source files.
+    /// Replaces texts of rows. Returns how many blocks were skipped, because they reveal texts: pieces of files, source files, and code
+    /// with the names of its source files.
     pub(super) fn rows(&self, rows: &mut SessionRows) -> u64 {
         // All fields are listed, so that nobody adds one without deciding whether it holds text.
         let SessionRows {
@@ -128,6 +129,7 @@ impl Redaction {
             names,
             image_parts,
             sources,
+            code,
             counters,
             // Names of functions stay, and so do bytes of code; see `session` for its texts.
             kernel_symbols: _,
@@ -164,11 +166,12 @@ impl Redaction {
             });
             owners.for_each(&mut path);
             jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
-            for code in jit {
-                code.name = self.within(&String::from_utf8_lossy(&code.name)).into_bytes();
+            for made in jit {
+                made.name = self.within(&String::from_utf8_lossy(&made.name)).into_bytes();
             }
             names.iter_mut().for_each(|table| self.names(table));
-            withheld += std::mem::take(image_parts).len() as u64;
+            // Code names source files.
+            withheld += (std::mem::take(image_parts).len() + std::mem::take(code).len()) as u64;
         }
         strings.push(texts.first, texts.rows);
         withheld

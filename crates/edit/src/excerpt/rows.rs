@@ -37,6 +37,8 @@ pub(super) struct SessionRows {
     pub(super) image_parts: Vec<Entry>,
     /// Blocks with source files, not opened.
     pub(super) sources: Vec<Entry>,
+    /// Blocks with code of functions, not opened.
+    pub(super) code: Vec<Entry>,
     pub(super) jit: Vec<JitCode>,
     pub(super) names: Vec<NameTable>,
     pub(super) left_out: Vec<LeftOut>,
@@ -137,6 +139,7 @@ impl SessionRows {
             Block::Samples => {}
             Block::ImageParts => self.image_parts.push(*entry),
             Block::Sources => self.sources.push(*entry),
+            Block::Code => self.code.push(*entry),
         }
         Ok(())
     }

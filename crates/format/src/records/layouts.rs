@@ -135,6 +135,7 @@ layouts! {
         SamplesV1 => Samples,
         ImagePartsV1 => ImageParts,
         SourcesV1 => Sources,
+        CodeV1 => Code,
     }
     decoded by view, text {
         SessionV1 => Session(Box<SessionV1>) = Box::new(view.to_owned_record()?),

@@ -8,6 +8,7 @@
 //! docs/FORMAT.md §5 tabulates every column.
 
 mod cgroups;
+mod code;
 mod counters;
 mod cpu_times;
 mod image_parts;
@@ -40,6 +41,7 @@ mod waits;
 mod walk_end;
 
 pub use cgroups::{Cgroup, CgroupsV1};
+pub use code::{CodeFrame, CodePlace, CodeReference, CodeStretch, CodeTable, CodeV1};
 pub use counters::{Counter, CounterValue, CountersV1, Growth, Owner};
 pub use cpu_times::{CpuTime, CpuTimesV1};
 pub use image_parts::{ImagePartsV1, Piece};

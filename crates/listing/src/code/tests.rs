@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use icecore_symbolize::Reason;
 use icecore_symbolize::image::Search;
 use icecore_symbolize::image::fixture::{Fixture, function, identity, nm, run, text};
 

@@ -58,6 +58,8 @@ pub struct Tables {
     pub image_parts: Vec<(u32, Entry)>,
     /// Blocks with source files and the number of the part to which they belong, not opened yet.
     pub source_blocks: Vec<(u32, Entry)>,
+    /// Blocks with code of functions and the number of the part to which they belong, not opened yet.
+    pub code_blocks: Vec<(u32, Entry)>,
     /// JIT code, in the order of the file.
     pub jit: Vec<JitCode>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
@@ -253,6 +255,7 @@ fn gather<'e>(
             Block::Samples => tables.sample_blocks.push(*entry),
             Block::ImageParts => tables.image_parts.push((part, *entry)),
             Block::Sources => tables.source_blocks.push((part, *entry)),
+            Block::Code => tables.code_blocks.push((part, *entry)),
         }
     }
     tables.strings = ById::from_blocks(strings);

@@ -6,10 +6,12 @@
 //! | [`filter`], [`events`] | which samples are wanted; what events mean |
 //! | [`spaces`], [`cgroups`], [`spans`] | address spaces and cgroups, replayed to any moment; when sessions ran |
 //! | `files` | files of images that travel with the recording |
+//! | [`code`], [`sources`] | code of functions, and source files, that travel with the recording |
 //! | [`losses`], [`damage`] | what is missing; stretches that cannot be used |
 //! | [`verify`](mod@verify), [`counted`] | everything in a file checked; samples compared with what receipts say |
 
 pub mod cgroups;
+pub mod code;
 pub mod counted;
 pub mod damage;
 pub mod events;

@@ -139,12 +139,17 @@ Examples:
   icecore-report pack build.icecore -o build-packed.icecore
   icecore-report pack old.icecore -o packed.icecore --debug-dir symbols
   icecore-report pack build.icecore -o with-source.icecore --source --source-dir ~/src/app
+  icecore-report pack build.icecore -o archive.icecore --source --code
 
 OUT is the whole recording, with the name, inlined functions and source lines of every location in its stacks. Reports \
 on OUT need no image and no debug file, wherever and whenever they run. If an earlier pack has found more about a \
 location, its answer stays.
 
---source also stores the whole source files of these lines, up to 16 MiB each and 128 MiB together, for annotate. It lists those that no MD5 in the debug information proves to be what was compiled: look at this list before you give OUT to others, because the debug information alone says which files are read.")]
+--source also stores the whole source files of these lines, up to 16 MiB each and 128 MiB together, for annotate. It lists those that no MD5 in the debug information proves to be what was compiled: look at this list before you give OUT to others, because the debug information alone says which files are read.
+
+--code also stores the code of every function in its stacks, with the source lines, inlined functions and called functions of its \
+instructions: annotate, html and serve show the same instructions where no file is. A function takes at most 1 MiB, and all of \
+them 64 MiB before compression; pack lists what it leaves out, by reason. Code of the kernel and of JIT compilers is never stored.")]
 pub struct Pack {
     /// The recording; `-`: stdin
     pub file: PathBuf,
@@ -154,6 +159,9 @@ pub struct Pack {
     /// Also store the source files of the lines that samples hit
     #[arg(long)]
     pub source: bool,
+    /// Also store the code of the functions that samples hit
+    #[arg(long)]
+    pub code: bool,
     /// Look for source files below this directory first: by the whole path, then without its leading folders; may be repeated
     #[arg(long, value_name = "DIR", value_parser = folder, requires = "source")]
     pub source_dir: Vec<PathBuf>,

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::Served;
 use super::modules::Modules;
 use super::source::address;
-use icecore_listing::code::Code;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,8 +34,7 @@ pub(super) fn asm(recordings: &[Served<'_>], modules: &Modules, body: &[u8]) -> 
         address(&request.start_address).zip(address(&request.size)).ok_or("no address and no size")?;
     let off = module.off(begin).ok_or("the module has no code at this address")?;
     let served = &recordings[module.recording];
-    let (finder, image) = (served.finder(), &served.locator.images[module.image as usize]);
-    let function = Code::open(image, &finder).and_then(|mut code| code.function(off));
+    let function = served.code(&served.finder()).function(module.image, off);
     let function = function.map_err(|why| format!("no instructions of {}: {why}", module.path))?;
     let end = begin.saturating_add(size);
     let is_wanted = |at: &u64| *at >= begin && (*at < end || request.continue_until_function_end);

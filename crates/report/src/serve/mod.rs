@@ -21,9 +21,11 @@ mod symbolicate;
 
 use std::path::PathBuf;
 
+use icecore_listing::code::CodeFinder;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::source::SourceFinder;
 use icecore_profile::recording::EmbeddedFiles;
+use icecore_profile::recording::code::StoredCode;
 use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::locate::{Located, Locator};
 use icecore_symbolize::image::Finder;
@@ -35,6 +37,7 @@ struct Served<'a> {
     locator: Locator<'a>,
     embedded: EmbeddedFiles<'a>,
     stored: StoredSources<'a>,
+    stored_code: StoredCode<'a>,
     source_dirs: &'a [PathBuf],
 }
 
@@ -45,11 +48,16 @@ impl<'a> Served<'a> {
         let locator = Locator::new(&loaded.tables, &loaded.spaces);
         let embedded = locator.embedded(loaded.recording);
         let stored = StoredSources::new(loaded.recording, &loaded.tables, |id| locator.image(id));
-        Some(Self { report, located: report.located?, locator, embedded, stored, source_dirs })
+        let stored_code = StoredCode::new(loaded.recording, &loaded.tables, |id| locator.image(id));
+        Some(Self { report, located: report.located?, locator, embedded, stored, stored_code, source_dirs })
     }
 
     fn finder(&self) -> Finder<'_> {
         Finder { search: self.report.loaded.search, embedded: Some(&self.embedded) }
+    }
+
+    fn code<'s>(&'s self, finder: &'s Finder<'_>) -> CodeFinder<'s> {
+        CodeFinder { images: &self.locator.images, finder, stored: &self.stored_code }
     }
 
     fn sources<'s>(&'s self, finder: &'s Finder<'_>) -> SourceFinder<'s> {

@@ -7,7 +7,6 @@ use serde_json::{Map as Object, Value, json};
 
 use super::Served;
 use super::modules::{Module, Modules};
-use icecore_listing::code::Code;
 use icecore_profile::named::names::{Names, name};
 use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::FileOff;
@@ -98,8 +97,7 @@ fn named(
     let places: Vec<CodeLocation> = offs.iter().map(|off| CodeLocation::Image(image, *off)).collect();
     let names = name(&places, &served.locator, &finder, &|_| ());
     let hidden = served.report.loaded.patterns.matches(&names).hidden;
-    let identity = &served.locator.images[image as usize];
-    let extents = Code::open(identity, &finder).map(|mut code| code.extents(offs)).unwrap_or_default();
+    let extents = served.code(&finder).extents(image, offs);
     for (position, off) in offs.iter().enumerate() {
         let mut fields = frames(&names, &hidden, position);
         let extent = extents.get(position).cloned().flatten();

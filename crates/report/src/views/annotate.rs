@@ -12,12 +12,14 @@ use super::{Error, Result, Screen, Shown, View};
 use crate::cli::folder;
 use choose::{Match, matches};
 use code::CodeRow;
+use icecore_listing::code::CodeFinder;
 use icecore_listing::lines::lines;
 use icecore_listing::parts::{instruction_sums, parts};
 use icecore_listing::rows::{NoCodeRow, SourceRow, Weights, missing, sources};
 use icecore_listing::stacks::CountedStacks;
 use icecore_profile::named::Amount;
 use icecore_profile::named::source::SourceFinder;
+use icecore_profile::recording::code::StoredCode;
 use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::locate::Locator;
 use icecore_symbolize::image::Finder;
@@ -34,7 +36,7 @@ Examples:
   icecore-report annotate demo.icecore parse --json | jq '.code[].instructions[] | select(.self>0)'
 
 Self counts samples that hit a line or an instruction, total also those in what it calls. Code that was inlined at a line counts \
-there, and is listed below it. Instructions need the image, or a recording of --embed all; they are in GAS syntax, as objdump \
+there, and is listed below it. Instructions need the image, or a recording that has them (pack --code, record --embed all); they are in GAS syntax, as objdump \
 and perf write them.
 
 A source file on this machine may be another version than was compiled. annotate says `proven` if it has the MD5 that the debug \
@@ -134,7 +136,9 @@ impl Annotate {
         let finder = Finder { search: loaded.search, embedded: Some(&embedded) };
         let stacks = CountedStacks::new(report, located);
         let lines = lines(&stacks, located, names, &[function]).pop().unwrap_or_default();
-        let code = parts(&lines.places, &locator.images, &finder);
+        let stored = StoredCode::new(loaded.recording, &loaded.tables, |id| locator.image(id));
+        let instructions = CodeFinder { images: &locator.images, finder: &finder, stored: &stored };
+        let code = parts(&lines.places, &instructions);
         let name = &names.functions[function as usize].name;
         if options.only != Some(Only::Asm) {
             let stored = StoredSources::new(loaded.recording, &loaded.tables, |id| locator.image(id));

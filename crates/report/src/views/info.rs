@@ -55,6 +55,7 @@ pub struct Info {
     cgroups: u64,
     names: u64,
     source_files: u64,
+    code_functions: u64,
     waits: u64,
     counters: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -260,6 +261,7 @@ impl Info {
             cgroups: items(Kind::CGROUPS),
             names: items(Kind::NAMES),
             source_files: items(Kind::SOURCES),
+            code_functions: items(Kind::CODE),
             waits: items(Kind::WAITS),
             counters: items(Kind::COUNTERS),
             sizes: None,

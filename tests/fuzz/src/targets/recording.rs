@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    ImagePartsV1, JitCode, JitLine, LeftOut, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission,
-    Piece, SamplesV1, SourceFile, SourceProof,
+    CodeFrame, CodePlace, CodeReference, CodeStretch, ImagePartsV1, JitCode, JitLine, LeftOut, NameTable,
+    NamedFrame, NamedFunction, NamedPlace, Omission, Piece, SamplesV1, SourceFile, SourceProof,
 };
 use icecore_profile::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
@@ -95,6 +95,18 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         let proof = SourceProof::MD5;
         story.sources.files.push(SourceFile { image: 0, path: 0, text: 1, proof, modified_unix_ns: 7 });
         story.sources.texts = ["/a.c", "int a;\n"].map(|text| text.as_bytes().into()).into();
+        let frames = vec![CodeFrame { name: 0, file: Some(1), line: 3 }];
+        story.code.stretches.push(CodeStretch {
+            file_off: 0x10,
+            address: 0x2010,
+            machine: 62,
+            name: Some(0),
+            bytes: b"\xe8\x07\x00\x00\x00\xc3".to_vec(),
+            places: vec![CodePlace { begin: 0, frames }],
+            refers: vec![CodeReference { at: 0x201c, name: 0, offset: 0 }],
+            ..CodeStretch::default()
+        });
+        story.code.texts = ["outer", "/a.c"].map(|text| text.as_bytes().into()).into();
         let (why, needed_bytes, free_bytes) = (Omission::TOO_LARGE, 9 << 20, 1 << 20);
         story.left_out.push(LeftOut { image: 1, why, needed_bytes, free_bytes });
         story

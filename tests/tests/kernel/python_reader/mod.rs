@@ -8,11 +8,12 @@ use std::path::Path;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Basis, Counter, CounterValue, CountersV1, CpuScope, CpuTime, CpuTimesV1, EmbedMode, ImagePartsV1,
-    JitCode, JitLine, JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
-    NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1,
-    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
-    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    Basis, CodeFrame, CodePlace, CodeReference, CodeStretch, CodeV1, Counter, CounterValue, CountersV1,
+    CpuScope, CpuTime, CpuTimesV1, EmbedMode, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1,
+    Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame, NamedFunction, NamedPlace, NamesV1,
+    Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile, SourcesV1, StackMarksV1, Symbol,
+    SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1,
+    WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -133,6 +134,7 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     assert_eq!(python["jit"], jit(path), "{}", path.display());
     assert_eq!(python["names"], names(path), "{}", path.display());
     assert_eq!(python["sources"], sources(path), "{}", path.display());
+    assert_eq!(python["code"], code(path), "{}", path.display());
     assert_eq!(python["left_out"], left_out(path), "{}", path.display());
     assert_eq!(python["unwind_rules"], unwind_rules(path), "{}", path.display());
     assert_eq!(python["cpu_times"], cpu_times(path), "{}", path.display());
@@ -196,6 +198,24 @@ fn sources(path: &Path) -> Value {
             json!([file.image, text(file.path), text(file.text), file.proof.0, file.modified_unix_ns])
         };
         Some(table.files.iter().map(row).collect())
+    })
+}
+
+/// Returns the code: image id, offset, address, processor, name, bytes in hexadecimal, places, references.
+fn code(path: &Path) -> Value {
+    rows::<CodeV1>(path, |view| {
+        let table = view.table().ok()?;
+        let text = |position: u32| String::from_utf8_lossy(table.texts[position as usize]);
+        let frame = |it: &CodeFrame| json!([text(it.name), it.file.map(text), it.line]);
+        let place = |it: &CodePlace| json!([it.begin, it.frames.iter().map(frame).collect::<Vec<_>>()]);
+        let refers = |it: &CodeReference| json!([it.at, text(it.name), it.offset]);
+        let row = |it: &CodeStretch| {
+            let bytes: String = it.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let places: Vec<Value> = it.places.iter().map(place).collect();
+            let refers: Vec<Value> = it.refers.iter().map(refers).collect();
+            json!([it.image, it.file_off, it.address, it.machine, it.name.map(text), bytes, places, refers])
+        };
+        Some(table.stretches.iter().map(row).collect())
     })
 }
 

@@ -4,7 +4,7 @@ use icecore_format::Error;
 use icecore_format::index::Entry;
 use icecore_format::read::{PayloadBytes, Recording};
 use icecore_format::records::{
-    Block, IdTable, ImagePartsV1, Layout, Reference, References, SamplesV1, SourcesV1,
+    Block, CodeV1, IdTable, ImagePartsV1, Layout, Reference, References, SamplesV1, SourcesV1,
 };
 
 use super::runs::{Runs, runs};
@@ -84,6 +84,11 @@ impl Checked {
                 self.refers(&mut files, None);
                 files.len()
             }
+            Block::Code => {
+                let mut stretches = payload.view::<CodeV1>()?.table()?.stretches;
+                self.refers(&mut stretches, None);
+                stretches.len()
+            }
             decoded => self.decoded(entry, decoded),
         };
         if items as u64 != u64::from(entry.header.items) {
@@ -107,7 +112,7 @@ impl Checked {
             Block::StackCode(_) | Block::StackPieces(_) | Block::StackNodes(_) | Block::Snapshots(_) => {}
             Block::KernelSymbols(_) | Block::Symbols(_) | Block::Jit(_) | Block::Names(_) => {}
             Block::LeftOut(_) | Block::UnwindRules(_) | Block::StackMarks(_) | Block::Losses(_) => {}
-            Block::Receipt(_) | Block::Samples | Block::ImageParts | Block::Sources => {}
+            Block::Receipt(_) | Block::Samples | Block::ImageParts | Block::Sources | Block::Code => {}
         }
         let (own, items) = (block.defines(), block.items().unwrap_or_default());
         self.refers(block, own);

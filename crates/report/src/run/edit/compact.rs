@@ -55,7 +55,9 @@ impl Written<Compact> {
             let blocks = things(made.withheld_blocks, "block");
             page.styled(
                 Style::Warn,
-                &format!("{blocks} with pieces of files or with source files skipped: they reveal texts"),
+                &format!(
+                    "{blocks} with code, with pieces of files or with source files skipped: they reveal texts"
+                ),
             );
         }
         left_out_text(made.left_out_blocks, &made.damage, page);

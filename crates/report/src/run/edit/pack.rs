@@ -1,6 +1,6 @@
 //! `pack`: adds to a recording what this machine knows about its code.
 
-use icecore_edit::pack::{Known, Pack, PackedSources};
+use icecore_edit::pack::{Extras, Known, Pack, PackedCode, PackedSources};
 
 use super::super::{Streams, emit, lookup, screen};
 use super::{Written, cannot, write};
@@ -23,8 +23,9 @@ pub(in crate::run) fn run(
     let watch = watch(streams.progress && !global.quiet);
     let recording = input::open(&options.file)?;
     let loaded = Loaded::whole(&options.file, &recording, &search);
-    let dirs = options.source.then_some(&options.source_dir[..]);
-    let mut known = Known::find(&loaded, servers.as_ref(), dirs, &*watch).map_err(cannot)?;
+    let source_dirs = options.source.then_some(&options.source_dir[..]);
+    let extras = Extras { source_dirs, code: options.code };
+    let mut known = Known::find(&loaded, servers.as_ref(), extras, &*watch).map_err(cannot)?;
     let fetched = std::mem::take(&mut known.fetched);
     let written = write("icecore.pack/1", &options.output, &[&options.file], |writer| {
         known.write(writer).map_err(cannot)
@@ -37,7 +38,7 @@ pub(in crate::run) fn run(
 impl Written<Pack> {
     /// Describes the result for people.
     fn text(&self, page: &mut Page) {
-        let Pack { names_bytes, places, named, with_line, sources } = &self.made;
+        let Pack { names_bytes, places, named, with_line, sources, code } = &self.made;
         let of = |part: u64| percent(part as f64 / (*places).max(1) as f64);
         let (file, size) = (self.shown(), bytes(self.file_bytes));
         page.line(&format!("wrote {file} ({size}, {} of it names)", bytes(*names_bytes)));
@@ -52,6 +53,9 @@ impl Written<Pack> {
         if let Some(sources) = sources {
             sources_text(sources, page);
         }
+        if let Some(code) = code {
+            code_text(code, page);
+        }
     }
 }
 
@@ -65,5 +69,15 @@ fn sources_text(sources: &PackedSources, page: &mut Page) {
     for missing in missing {
         let why = missing.why.replace('_', " ");
         page.styled(Style::Warn, &format!("not stored, {why}: {}", missing.file));
+    }
+}
+
+fn code_text(code: &PackedCode, page: &mut Page) {
+    let PackedCode { functions, bytes: size, file_bytes, missing } = code;
+    let stored = things(*functions, "function");
+    page.line(&format!("code of {stored} stored ({}, {} of the file)", bytes(*size), bytes(*file_bytes)));
+    for missing in missing {
+        let (why, places) = (missing.why.replace('_', " "), things(missing.places, "place"));
+        page.styled(Style::Warn, &format!("no code of {places} stored, {why}: {}", missing.image));
     }
 }

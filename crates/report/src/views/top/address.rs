@@ -6,11 +6,12 @@ use super::by::By;
 use super::subject::{Facts, Value};
 use super::{Ranked, heaviest};
 use crate::cli::Sort;
-use icecore_listing::code::Code;
+use icecore_listing::code::CodeFinder;
 use icecore_listing::stacks::CountedStacks;
 use icecore_profile::map::Map;
 use icecore_profile::named::names::Side;
 use icecore_profile::named::pipeline::Report;
+use icecore_profile::recording::code::StoredCode;
 use icecore_profile::stacks::kernel::KernelSymbols;
 use icecore_profile::stacks::locate::{CodeLocation, Located, Locator};
 use icecore_symbolize::image::{FileOff, Finder};
@@ -60,6 +61,8 @@ fn addresses(report: &Report<'_>, located: &Located, places: &[usize]) -> Vec<Ad
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let embedded = locator.embedded(loaded.recording);
     let finder = Finder { search: loaded.search, embedded: Some(&embedded) };
+    let stored = StoredCode::new(loaded.recording, &loaded.tables, |id| locator.image(id));
+    let code = CodeFinder { images: &locator.images, finder: &finder, stored: &stored };
     let kernel = KernelSymbols::new(&loaded.tables.kernel_symbols);
     let mut of_images: Map<u32, Vec<FileOff>> = Map::default();
     for place in places {
@@ -70,10 +73,7 @@ fn addresses(report: &Report<'_>, located: &Located, places: &[usize]) -> Vec<Ad
     let mut found: Map<(u32, FileOff), AddressOf> = Map::default();
     for (image, mut offs) in of_images {
         offs.sort_unstable();
-        let extents =
-            Code::open(&locator.images[image as usize], &finder).map(|mut code| code.extents(&offs));
-        for (position, off) in offs.iter().enumerate() {
-            let at = extents.as_ref().ok().and_then(|extents| extents[position].clone());
+        for (off, at) in offs.iter().zip(code.extents(image, &offs)) {
             let address = at.as_ref().map(|(at, _)| at.0);
             let function_offset = at.and_then(|(at, extent)| at.0.checked_sub(extent?.start.0));
             found.insert((image, *off), AddressOf { offset: Some(off.0), address, function_offset });
