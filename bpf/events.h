@@ -20,6 +20,9 @@ struct choice {
 	__u32 most;
 	/* The probe lies at the first instructions of functions. */
 	__u32 at_entry;
+	/* Fields of a tracepoint: what a hit weighs, and what its sample has. */
+	struct field weighed;
+	struct field sent;
 	/* The state of the bound: the current window, the samples in it, and the current rate. */
 	__u64 window;
 	__u32 taken;

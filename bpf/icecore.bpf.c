@@ -20,6 +20,7 @@
 #include "snapshot.h"
 #include "account.h"
 #include "events.h"
+#include "fields.h"
 #include "sample.h"
 #include "wait_copies.h"
 #include "inner_frames.h"
@@ -58,6 +59,7 @@ enum copy_mode wire_copy_mode = COPY_NOTHING;
 enum target_state wire_target_state = TARGET_LIVE;
 enum account_moment wire_account_moment = ACCOUNT_RUNNING;
 enum weight wire_weight = WEIGHT_DURATION;
+enum field_kind wire_field_kind = FIELD_NONE;
 enum waker wire_waker = WAKER_UNKNOWN;
 enum process_has wire_process_has = PROCESS_HAS_ENDED;
 

@@ -5,6 +5,7 @@
 
 #include "kernel.h"
 #include "events.h"
+#include "fields.h"
 #include "maps.h"
 #include "registers.h"
 #include "returns.h"
@@ -15,7 +16,8 @@
 #include "wire.h"
 
 /* Takes the sample of a hit in the kernel that weighs so much. The innermost kernel frames, so many, are ours. */
-static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_weighs, __u32 ours, bool with_loop)
+static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_weighs, __u32 ours, bool with_loop, const struct field *field,
+					    const struct reported *reported)
 {
 	__u64 weight = weigh(event, hit_weighs);
 	struct scratch *scratch;
@@ -37,6 +39,8 @@ static __always_inline int sample_in_kernel(void *ctx, __u32 event, __u64 hit_we
 	} else if (with_loop && take_user && take_entry_registers(scratch)) {
 		take_user_stack(slot, 0);
 	}
+	if (field && reported && field->kind)
+		take_field(scratch, field, reported);
 	send_sample(scratch);
 	free_scratch(scratch);
 	return 0;
@@ -121,12 +125,22 @@ static __always_inline int sample_at_kprobe(void *ctx, bool with_loop)
 {
 	__u32 event = EVENT_OF(ctx);
 
-	return is_hit_wanted() ? sample_in_kernel(ctx, event, weight_by_registers(event, ctx), 0, with_loop) : 0;
+	return is_hit_wanted() ? sample_in_kernel(ctx, event, weight_by_registers(event, ctx), 0, with_loop, 0, 0) : 0;
 }
 
 static __always_inline int sample_at_tracepoint(void *ctx, bool with_loop)
 {
-	return is_hit_wanted() ? sample_in_kernel(ctx, EVENT_OF(ctx), 1, 0, with_loop) : 0;
+	__u32 event = EVENT_OF(ctx);
+	struct choice *choice = bpf_map_lookup_elem(&choices, &event);
+	struct reported *reported;
+	__u64 weight = 1;
+
+	if (!choice || !is_hit_wanted())
+		return 0;
+	reported = report_of(choice, ctx);
+	if (choice->weighed.kind)
+		weight = reported ? weight_by_field(&choice->weighed, reported) : 0;
+	return sample_in_kernel(ctx, event, weight, 0, with_loop, &choice->sent, reported);
 }
 
 /* A function of the kernel that calls one of our programs itself begins or ends. */
@@ -135,7 +149,7 @@ static __always_inline void sample_at_call(void *ctx, __u32 number)
 	__u32 event = events_of_calls[number];
 
 	if (is_hit_wanted())
-		sample_in_kernel(ctx, event, weight_by_call(event, ctx), frames_before_call(ctx), 1);
+		sample_in_kernel(ctx, event, weight_by_call(event, ctx), frames_before_call(ctx), 1, 0, 0);
 }
 
 SEC("uprobe")

@@ -61,6 +61,7 @@ static __always_inline void begin_sample(struct scratch *scratch, __u32 event, _
 	record->kernel_end = WALK_NONE;
 	record->user_end = WALK_NONE;
 	record->event = event;
+	record->field_len = 0;
 	record->snapshot = 0;
 	scratch->returns.is_in_kernel = 0;
 }
@@ -70,7 +71,7 @@ static __always_inline bool try_send_sample(struct scratch *scratch)
 {
 	struct sample_record *record = &scratch->record;
 	__u64 frames = (record->kernel_len & 127) + (record->user_len & (2 * MAX_USER_FRAMES - 1));
-	__u64 bytes = sizeof(*record) + frames * sizeof(__u64);
+	__u64 bytes = sizeof(*record) + frames * sizeof(__u64) + record->field_len;
 
 	if (bytes > sizeof(*record) + sizeof(scratch->frames))
 		bytes = sizeof(*record) + sizeof(scratch->frames);

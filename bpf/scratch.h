@@ -64,8 +64,8 @@ struct table_walk {
 struct scratch {
 	/* Kernel frames are written first and user frames after them, so that the record in the ring has no gap. */
 	struct sample_record record;
-	/* 128, not 127: a power of two lets the verifier bound an index with a mask. */
-	__u64 frames[128 + MAX_USER_FRAMES];
+	/* 128, not 127: a power of two lets the verifier bound an index with a mask. The field of a tracepoint is behind the frames. */
+	__u64 frames[128 + MAX_USER_FRAMES + MAX_FIELD_LEN / sizeof(__u64)];
 	/* From here on nothing is sent with the sample. */
 	struct table_walk walk;
 	struct go_stacks go;

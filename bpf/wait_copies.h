@@ -147,6 +147,7 @@ static __always_inline void begin_wait_stack(struct sample_record *record, const
 	record->kernel_len = 0;
 	record->kernel_end = WALK_NONE;
 	record->event = 0;
+	record->field_len = 0;
 	record->user_len = 1;
 	record->user_end = WALK_UNSAID;
 	record->snapshot = 0;

@@ -55,6 +55,9 @@ enum limits {
 	FRAME_INTERRUPTED_BIT = 63,
 	/* The functions of Go that stacks begin with. */
 	GO_TOPS = 4,
+	/* The bytes of what a tracepoint reports in which fields are found, a power of two; and the most bytes of a field in a sample. */
+	REPORTED_LEN = 512,
+	MAX_FIELD_LEN = 64,
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_x86)
@@ -172,6 +175,27 @@ enum weight {
 	WEIGHT_DURATION = 66,
 };
 
+/* What a field of a tracepoint is. */
+enum field_kind {
+	FIELD_NONE = 0,
+	FIELD_UNSIGNED = 1,
+	FIELD_SIGNED = 2,
+	/* Characters, ended by NUL if they do not fill it. */
+	FIELD_TEXT = 3,
+	/* The field tells where characters are: their offset, and in the upper half their length, NUL included. */
+	FIELD_LOCATED = 4,
+	/* The same, and the offset counts from the end of the field. */
+	FIELD_LOCATED_BEHIND = 5,
+};
+
+/* Where a field is in what a tracepoint reports; its offset and size in bytes. */
+struct field {
+	__u16 off;
+	__u8 size;
+	/* enum field_kind */
+	__u8 kind;
+};
+
 /* Which stacks are copied. */
 enum copy_mode {
 	COPY_NOTHING = 0,
@@ -224,9 +248,10 @@ struct record_head {
  *   60    1  kernel_end   enum walk_end
  *   61    1  user_end     enum walk_end
  *   62    1  event        its position in the recording's list of events
- *   63    1  zero
+ *   63    1  field_len    bytes; 0 if the sample has no field
  *   64    8  snapshot     number of the snapshot that came before in the same buffer; 0 if there is none
  *   72       kernel_len addresses, leaf first, then user_len addresses, leaf first
+ *            field_len bytes of a field of a tracepoint
  */
 struct sample_record {
 	struct record_head head;
@@ -236,7 +261,7 @@ struct sample_record {
 	__u8 kernel_end;
 	__u8 user_end;
 	__u8 event;
-	__u8 zero;
+	__u8 field_len;
 	__u64 snapshot;
 };
 

@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code", "fields"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -307,7 +307,7 @@ class Part:
         self.sources, self.code = [], []
         self.left_out, self.mount_ns = [], 0
         self.stack_code, self.stack_pieces, self.stack_nodes, self.snapshots = {}, {}, {}, {}
-        self.unwind_rules, self.cpu_times, self.marks, self.waits = [], [], {}, []
+        self.unwind_rules, self.cpu_times, self.marks, self.waits, self.fields = [], [], {}, [], []
         self.counters = []
 
     def session(self, root):
@@ -465,6 +465,13 @@ class Part:
             waker_task = waker_task - 1 if waker_task else None
             self.waits.append([time, task, event, state, flags, woken_by, end - lasted * unit, end, waker_task, waker])
 
+    def fields_block(self, root):
+        time, unit = root.u64(0), root.u32(16)
+        for after, task, event, name, kind, number, text in zip(*[root.values(at) for at in (20, 32, 44, 56, 68, 80, 92)]):
+            time += after * unit
+            number = unfold(number) if kind == 1 else number
+            self.fields.append([time, task, event, name, kind, number, text])
+
     def counters_block(self, root):
         time, unit, known = root.u64(0), root.u32(16), {}
         columns = zip(root.values(20), root.values(32), root.steps(44), root.steps(56), root.folded(68))
@@ -569,7 +576,7 @@ def read(recording):
     later = [Part.symbols_block, Part.image_parts_block, Part.jit_block, Part.cgroups_block, Part.names_block]
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
-    later += [Part.waits_block, Part.counters_block, Part.sources_block, Part.code_block]
+    later += [Part.waits_block, Part.counters_block, Part.sources_block, Part.code_block, Part.fields_block]
     readers = dict(enumerate(readers, 1)) | {RECEIPT: Part.receipt} | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -757,6 +764,7 @@ def main():
         "cpu_times": [row for part in parts for row in part.cpu_times],
         "waits": [row for part in parts for row in part.waits],
         "counters": [row for part in parts for row in part.counters],
+        "fields": [row for part in parts for row in part.fields],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "settings": [part.settings for part in parts if part.settings],
         "ends": [part.end for part in parts if part.end],

@@ -37,7 +37,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then, or earlier, tracepoints of system calls have registers of the kernel; 6.1 has those of the user.
 NO_USER_REGISTERS = [6, 12]
-EVENTS = ["uprobe", "tracepoint", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "leaps", "usdt", "probed-waits", "waits", "wakers", "idle"]
+EVENTS = ["uprobe", "tracepoint", "field", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "leaps", "usdt", "probed-waits", "waits", "wakers", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -149,6 +149,12 @@ if has_events:
         check(len(found) + missed >= 500 >= len(found) == len(whole), f"{name}: {len(found)} hits, {missed} missed, {len(whole)} with the whole stack of the user")
         expected = 0 if name == "tracepoint" and version < NO_USER_REGISTERS else len(found)
         check(len(entered) == expected, f"{name}: {len(entered)} with the stack of the kernel")
+    written = [row for row in rows("field", "--event", "syscalls:*") if row["weight"] == 1000]
+    true = all(row["field"] == {"name": "fd", "value": 1} for row in written)
+    missed = summaries["field"]["lost_by_cause"].get("missed_runs", 0)
+    check(true and len(written) + missed >= 50 >= len(written), f"field: {len(written)} of 50 writes weigh what they wrote, {missed} missed")
+    executed = [row["field"] for row in rows("field", "--event", "sched:*")]
+    check({"name": "filename", "value": "/bin/dd"} in executed, f"field: a program was executed: {executed}")
     entry = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"]
     reading, called = ["vfs_read", "ksys_read"], ["read", "reads", "main"]
     READS = [("kretprobe", "kretprobe:vfs_read", reading[1:]), ("fentry", "fentry:vfs_read", reading), ("fexit", "fexit:vfs_read", reading[1:])]

@@ -72,6 +72,7 @@ record go -F 499 -- go-stacks chain 2500
 record in_step -F 99 -- in_step 4
 record uprobe --max-event-rate 0 -e uprobe:/bin/probed:tick -- probed tick 500
 record tracepoint --max-event-rate 0 -e syscalls:sys_enter_sched_yield -- probed yield 500
+record field --max-event-rate 0 -e syscalls:sys_enter_write,weight=count,field=fd -e sched:sched_process_exec,field=filename -- dd if=/dev/zero of=/dev/null bs=1000 count=50
 record kprobe --max-event-rate 0 -e kprobe:__x64_sys_sched_yield -- probed yield 500
 record kretprobe --max-event-rate 0 -e kretprobe:vfs_read,weight=retval -- probed read 500
 record fentry --max-event-rate 0 -e fentry:vfs_read,weight=arg3 -- probed read 500

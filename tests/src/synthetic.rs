@@ -13,12 +13,12 @@ use std::path::Path;
 use icecore_format::Error;
 use icecore_format::records::{
     Basis, Cause, Cgroup, CgroupsV1, Change, CodeTable, CodeV1, CounterValue, CountersV1, CpuScope, CpuTime,
-    CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Image, ImageKind, ImagePartsV1, ImagesV1,
-    JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle, LifecycleV1,
-    Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node, Origin, ReceiptV1,
-    Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair, StacksV1, StringsV1,
-    Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitsV1,
-    WalkEnd,
+    CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Field, FieldsV1, Image, ImageKind, ImagePartsV1,
+    ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
+    LifecycleV1, Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node,
+    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair,
+    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1,
+    Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -77,6 +77,8 @@ pub struct Builder {
     pub samples: Vec<Sample>,
     /// Waits.
     pub waits: Vec<Wait>,
+    /// Fields of tracepoints.
+    pub fields: Vec<Field>,
     /// Values of counters.
     pub counters: Vec<CounterValue>,
     /// CPU time by the kernel's account.
@@ -211,6 +213,7 @@ impl Builder {
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         self.waits.sort_by_key(|row| row.time_ns);
+        self.fields.sort_by_key(|row| row.time_ns);
         self.counters.sort_by_key(|row| row.time_ns);
         let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
         writer.append(&self.session.take().unwrap_or_else(session))?;
@@ -258,6 +261,9 @@ impl Builder {
         }
         if !self.waits.is_empty() {
             writer.append(&WaitsV1::from_rows(&self.waits))?;
+        }
+        if !self.fields.is_empty() {
+            writer.append(&FieldsV1::from_rows(&self.fields))?;
         }
         if !self.counters.is_empty() {
             writer.append(&CountersV1::from_rows(&self.counters))?;

@@ -12,19 +12,19 @@
 //! | `need` | the rows that the chosen samples need, and their new ids |
 //! | `pack` | writes rows as blocks |
 //! | `pieces`, `sources`, `code` | copy blocks with pieces of files, with source files, with code of functions |
-//! | `waits` | the waits whose samples are chosen |
+//! | `named` | the samples that rows of waits and fields name, if they are chosen |
 //!
 //! Ids keep their order, so that a report that orders by them stays the same.
 
 mod choose;
 mod code;
+mod named;
 mod need;
 mod pack;
 mod pieces;
 pub(crate) mod redact;
 mod rows;
 mod sources;
-mod waits;
 
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{Cause, Loss, ReceiptV1, SessionV1};
@@ -39,11 +39,11 @@ use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::load::parts::Part;
 use icecore_profile::stacks::hits::Selection;
 use icecore_profile::stacks::repair::RepairedStacks;
+use named::KeptSamples;
 use need::{Extent, Need};
 use pack::Packer;
 use redact::Redaction;
 use rows::SessionRows;
-use waits::KeptWaits;
 
 /// The parts of a recording that are written.
 pub(crate) struct Excerpt<'a> {
@@ -98,7 +98,9 @@ impl Excerpt<'_> {
         rows.counters.retain(|row| selection.wants_counter(part.number(), &part.row(*row)));
         let chooser = Chooser::new(recording, selection, part, grown);
         let mut need = Need::default();
-        let mut waits = KeptWaits::new(&rows.waits);
+        let of_waits = rows.waits.iter().map(|row| (row.time_ns, row.task, row.event));
+        let of_fields = rows.fields.iter().map(|row| (row.time_ns, row.task, row.event));
+        let mut kept = KeptSamples::of(of_waits.chain(of_fields));
         let mut damage = Vec::new();
         let (mut samples, mut lost) = (0, chooser.lost());
         chooser.each(|chosen| {
@@ -106,7 +108,7 @@ impl Excerpt<'_> {
                 Ok(chosen) => {
                     samples += chosen.samples.len() as u64;
                     need.add(&chosen.samples);
-                    waits.add(&chosen.samples);
+                    kept.add(&chosen.samples);
                 }
                 Err((broken, items)) => {
                     lost += items;
@@ -115,7 +117,8 @@ impl Excerpt<'_> {
             }
             Ok(())
         })?;
-        rows.waits.retain(|row| waits.has(row));
+        rows.waits.retain(|row| kept.has((row.time_ns, row.task, row.event)));
+        rows.fields.retain(|row| kept.has((row.time_ns, row.task, row.event)));
         if lost > 0 {
             let time_ns = chooser.last_ns();
             rows.losses.push(Loss { time_ns, ..Loss::of(Cause::DAMAGED, lost) });

@@ -64,6 +64,8 @@ numbers! {
     SOURCES = 28,
     /// Code of functions that samples hit, and what is known of its instructions.
     CODE = 29,
+    /// Fields of tracepoints that samples have.
+    FIELDS = 30,
 }
 
 impl Kind {

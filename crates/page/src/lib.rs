@@ -43,6 +43,7 @@ pub const APART: Apart = Apart {
     threads: true,
     events: true,
     cpus: false,
+    fields: false,
     waits: WaitsApart::Rows,
     wall: false,
     slices: None,

@@ -15,6 +15,7 @@ mod depth;
 mod diff;
 mod embed;
 mod embed_files;
+mod fields;
 #[cfg(target_arch = "x86_64")]
 mod frame_pointers;
 mod frames;

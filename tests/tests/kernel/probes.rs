@@ -360,6 +360,11 @@ fn root_what_cannot_be_sampled_is_refused_with_a_remedy() {
         (&format!("uprobe:{path}:tock") as &str, "tick"),
         (&format!("uprobe:{path}:tick,every=0") as &str, "every"),
         ("sched:sched_swich", "sched_switch"),
+        ("sched:sched_switch,weight=prev_pri", "its integers are common_type, "),
+        ("sched:sched_switch,weight=prev_comm", "is not one of its integers: common_type, "),
+        ("sched:sched_switch,field=next_com", "its integers and texts are common_type, "),
+        ("sched:sched_switch,field=next_com", "prev_comm, prev_pid, "),
+        ("syscalls:sys_enter_write,field=buf", "is not one of its integers and texts"),
         ("usdt:libc:libc:nosuchprobe", "has no static probe"),
     ] {
         let mut recorder = record();

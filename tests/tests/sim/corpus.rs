@@ -16,9 +16,9 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
-    EventV1, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location, Loss, NameTable,
-    NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece, ReceiptV1, SessionV1, SourceFile,
-    SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
+    EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location,
+    Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece, ReceiptV1,
+    SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -278,6 +278,7 @@ fn tiny() -> Builder {
         [(1, Cause::RING_FULL_SAMPLE, 5), (0, Cause::UNPAIRED, 2), (u32::MAX, Cause::MISSED_RUNS, 3)];
     b.losses.extend(losses.map(|(cpu, cause, count)| Loss { time_ns, cpu, ..Loss::of(cause, count) }));
     waits(&mut b, main, child, stack);
+    fields(&mut b, main);
     counters(&mut b);
     b.receipt = Some(ReceiptV1 {
         end_ns: START_NS + 1_000_000_000,
@@ -322,6 +323,19 @@ fn waits(b: &mut Builder, main: u32, child: u32, stack: u32) {
         waker_time_ns: time_ns - 20_000,
     };
     b.waits.push(wait);
+}
+
+/// Adds values of all kinds to samples that are there.
+fn fields(b: &mut Builder, task: u32) {
+    let (name, text) = (b.string("ret"), b.string("/tiny/tar"));
+    for (at_ns, event, kind, number, text) in [
+        (10_250_000, 0, FieldKind::SIGNED, (-2_i64).cast_unsigned(), 0),
+        (11_003_000, 0, FieldKind::UNSIGNED, u64::MAX, 0),
+        (702_000_000, 0, FieldKind::TEXT_CUT, 0, text),
+        (850_000_000, 1, FieldKind::TEXT, 0, text),
+    ] {
+        b.fields.push(Field { time_ns: START_NS + at_ns, task, event, name, kind, number, text });
+    }
 }
 
 /// Adds two readings of the machine, of a process and of its cgroup.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Wait, WaitsV1};
+use icecore_format::records::{Field, FieldKind, Wait, WaitsV1};
 use icecore_tests::inside::{answer, golden, json, text};
 use icecore_tests::synthetic::{EVENTS, waiting};
 use serde_json::Value;
@@ -234,6 +234,68 @@ fn what_is_known_of_waits_goes_with_their_samples() {
     assert_eq!(compact.iter().map(plain).collect::<Vec<_>>(), all.iter().map(plain).collect::<Vec<_>>());
     assert_eq!(compact[0].waker_task.is_some(), all[0].waker_task.is_some());
     assert_eq!(rows(&path("sleeper")).iter().map(plain).collect::<Vec<_>>(), [plain(&all[2])]);
+}
+
+/// Returns the samples of each field of a file.
+fn by_field(dir: &Path, file: &str) -> Vec<(String, u64)> {
+    let top = json(dir, &format!("top DIR/{file} --by field --event cpu-clock"));
+    let row = |row: &Value| Some((row["name"].as_str()?.to_owned(), row["self_samples"].as_u64()?));
+    let mut rows: Vec<_> = top["rows"].as_array().expect("rows").iter().filter_map(row).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn fields_go_with_their_samples() {
+    let dir = made(&CLOCK_AND_WAITS);
+    let whole = samples(&["cpu-clock"]);
+    // The fields of every second sample of the clock, of two values.
+    let mut with = waiting(&CLOCK_AND_WAITS);
+    with.uuid = Some([7; 16]);
+    let (name, secret_id) = (with.string("path"), with.string("/secret"));
+    let clock = with.samples.iter().filter(|sample| sample.event == 0);
+    with.fields = clock
+        .step_by(2)
+        .enumerate()
+        .map(|(n, sample)| {
+            let (time_ns, task, event) = (sample.time_ns, sample.task, 0);
+            let kind = if n % 2 == 0 { FieldKind::UNSIGNED } else { FieldKind::TEXT };
+            let (number, text) = if n % 2 == 0 { (7, 0) } else { (0, secret_id) };
+            Field { time_ns, task, event, name, kind, number, text }
+        })
+        .collect();
+    let fields = with.fields.len() as u64;
+    let texts = fields / 2;
+    with.write(&dir.path().join("with"), true).expect("written");
+    let expected = |times: u64, without: u64, secret: &str| {
+        let rows = [("(no field)", without), (secret, texts * times), ("path=7", (fields - texts) * times)];
+        rows.map(|(name, samples)| (name.to_owned(), samples)).to_vec()
+    };
+    let secret = "path=/secret";
+    for (file, line, rows) in [
+        ("with", "", expected(1, whole - fields, secret)),
+        ("compact", "compact DIR/with", expected(1, whole - fields, secret)),
+        ("clock", "cut DIR/with --event cpu-clock", expected(1, whole - fields, secret)),
+        ("pack", "pack DIR/with", expected(1, whole - fields, secret)),
+        ("both", "merge DIR/with DIR/compact", expected(2, 2 * (whole - fields), secret)),
+        ("other", "merge DIR/with DIR/x.icecore", expected(1, 2 * whole - fields, secret)),
+        ("none", "cut DIR/x.icecore --event cpu-clock", vec![("(no field)".to_owned(), whole)]),
+        ("waits", "cut DIR/with --event off-cpu", vec![]),
+    ] {
+        if !line.is_empty() {
+            text(dir.path(), &format!("{line} -o DIR/{file}"));
+        }
+        text(dir.path(), &format!("verify DIR/{file}"));
+        assert_eq!(by_field(dir.path(), file), rows, "{file}");
+    }
+    let size = |file: &str| std::fs::metadata(dir.path().join(file)).expect("it is there").len();
+    assert_eq!(json(dir.path(), "info DIR/waits")["fields"], 0);
+    assert!(size("none") < size("clock"), "what has no fields has no block of them");
+    text(dir.path(), "compact DIR/with --redact paths -o DIR/redacted");
+    let redacted = by_field(dir.path(), "redacted");
+    assert!(redacted.iter().any(|(name, _)| name.starts_with("path=field-")), "{redacted:?}");
+    let line = "diff DIR/with DIR/x.icecore --event cpu-clock";
+    assert!(!text(dir.path(), line).is_empty());
 }
 
 #[test]

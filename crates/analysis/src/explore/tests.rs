@@ -10,7 +10,15 @@ const STACKS: [(&str, u64); 4] = [("main;a;b", 1), ("main;c", 5), ("main;a", 2),
 /// Makes a profile of two processes, 1 and 2 in turn; every sample is a moment, one each 100 ns, row after row.
 fn profile(stacks: &[(&str, u64)]) -> Profile {
     let mut profile = fixture::profile(stacks);
-    let thread = |tid| Thread { part: 0, tgid: tid, tid, comm: "t".into(), process: "p".into(), cgroup: 0 };
+    let thread = |tid| Thread {
+        part: 0,
+        tgid: tid,
+        tid,
+        comm: "t".into(),
+        process: "p".into(),
+        cgroup: 0,
+        field: None,
+    };
     profile.threads = vec![thread(1), thread(2)];
     for (number, row) in (0..).zip(&mut profile.rows) {
         row.thread = number % 2;

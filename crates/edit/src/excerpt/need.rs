@@ -143,6 +143,7 @@ impl Need {
             cgroups,
             mappings,
             waits,
+            fields,
             counters,
             // The samples, or rows that they need, name these.
             strings: _,
@@ -183,6 +184,7 @@ impl Need {
         mappings.iter().filter(|row| processes.contains(&row.tgid)).for_each(|row| self.row(*row));
         // Of a thread that woke others and has no samples, nothing is kept but its name.
         waits.iter().for_each(|row| self.row(*row));
+        fields.iter().for_each(|row| self.row(*row));
         counters.iter().for_each(|row| self.row(*row));
         let outer = outer_snapshots(rows, self.ids(IdTable::Snapshots));
         outer.into_iter().for_each(|id| self.note(IdTable::Snapshots, id));

@@ -4,10 +4,10 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Basis, CgroupsV1, CountersV1, CpuTimesV1, IdTable, ImagesV1, JitCode, JitV1, KernelSymbolsV1, LeftOutV1,
-    LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1, SnapshotsV1,
-    StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1,
-    UnwindRulesV1, WaitsV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, IdTable, ImagesV1, JitCode, JitV1, KernelSymbolsV1,
+    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1,
+    SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
+    TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -71,6 +71,7 @@ impl<'a> Packer<'a> {
             left_out: _,
             cpu_times: _,
             waits: _,
+            fields: _,
             counters: _,
             losses: _,
             receipt: _,
@@ -231,6 +232,7 @@ impl<'a> Packer<'a> {
         listed(w, needed, left_out.copied(), LeftOutV1::from_rows)?;
         listed(w, needed, rows.cpu_times.iter().copied(), CpuTimesV1::from_rows)?;
         listed(w, needed, rows.waits.iter().copied(), WaitsV1::from_rows)?;
+        listed(w, needed, rows.fields.iter().copied(), FieldsV1::from_rows)?;
         listed(w, needed, rows.counters.iter().copied(), CountersV1::from_rows)?;
         listed(w, needed, rows.losses.iter().copied(), LossesV1::from_rows)?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))

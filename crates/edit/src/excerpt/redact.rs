@@ -131,6 +131,7 @@ impl Redaction {
             sources,
             code,
             counters,
+            fields,
             // Names of functions stay, and so do bytes of code; see `session` for its texts.
             kernel_symbols: _,
             symbols: _,
@@ -153,6 +154,13 @@ impl Redaction {
                 |id: &mut u32| *id = texts.other(*id, strings.find(*id), |text| self.pseudonym("comm", text));
             tasks.for_each_mut(|task| comm(&mut task.comm));
             lifecycle.iter_mut().for_each(|row| comm(&mut row.comm));
+        }
+        // The name of a field does not say whether its text is a name or a path.
+        if self.replaces(Redact::Comm) || self.replaces(Redact::Paths) {
+            for row in fields {
+                row.text =
+                    texts.other(row.text, strings.find(row.text), |text| self.pseudonym("field", text));
+            }
         }
         // A source text may hold whatever is to be hidden.
         let mut withheld = if self.what.is_empty() { 0 } else { std::mem::take(sources).len() as u64 };

@@ -3,9 +3,9 @@
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    Block, Cgroup, CounterValue, CpuTime, IdTable, Image, JitCode, KernelSymbol, LeftOut, Lifecycle, Loss,
-    Mapping, Mark, NameTable, Node, ReceiptV1, Reference, References, SessionV1, Symbol, Task, UnwindRule,
-    Wait,
+    Block, Cgroup, CounterValue, CpuTime, Field, IdTable, Image, JitCode, KernelSymbol, LeftOut, Lifecycle,
+    Loss, Mapping, Mark, NameTable, Node, ReceiptV1, Reference, References, SessionV1, Symbol, Task,
+    UnwindRule, Wait,
 };
 
 use icecore_profile::map::Map;
@@ -46,6 +46,8 @@ pub(super) struct SessionRows {
     /// Ordered by time.
     pub(super) waits: Vec<Wait>,
     /// Ordered by time.
+    pub(super) fields: Vec<Field>,
+    /// Ordered by time.
     pub(super) counters: Vec<CounterValue>,
     pub(super) losses: Vec<Loss>,
     pub(super) receipt: Option<ReceiptV1>,
@@ -77,6 +79,7 @@ impl SessionRows {
         rows.mappings.sort_by_key(|row| row.time_ns);
         rows.cpu_times.sort_by_key(|row| row.time_ns);
         rows.waits.sort_by_key(|row| row.time_ns);
+        rows.fields.sort_by_key(|row| row.time_ns);
         rows.counters.sort_by_key(|row| row.time_ns);
         rows.strings = ById::from_blocks(blocks.strings);
         rows.tasks = ById::from_blocks(blocks.tasks);
@@ -125,6 +128,7 @@ impl SessionRows {
             Block::Lifecycle(rows) => self.lifecycle.extend(rows),
             Block::CpuTimes(rows) => self.cpu_times.extend(rows),
             Block::Waits(rows) => self.waits.extend(rows),
+            Block::Fields(rows) => self.fields.extend(rows),
             Block::Counters(rows) => self.counters.extend(rows),
             Block::Cgroups(rows) => self.cgroups.extend(rows),
             Block::Mappings(rows) => self.mappings.extend(rows),

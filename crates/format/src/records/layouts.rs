@@ -167,6 +167,7 @@ layouts! {
         CpuTimesV1 => CpuTimes(Vec<CpuTime>) = view.rows().collect(),
         WaitsV1 => Waits(Vec<Wait>) = view.rows().collect(),
         CountersV1 => Counters(Vec<CounterValue>) = view.rows().collect(),
+        FieldsV1 => Fields(Vec<Field>) = view.rows().collect(),
     }
 }
 

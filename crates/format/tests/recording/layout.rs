@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use icecore_format::Error;
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, CodeV1, CountersV1, CpuTimesV1, EndReason, ImagePartsV1, ImagesV1, JitV1,
+    Basis, CgroupsV1, CodeV1, CountersV1, CpuTimesV1, EndReason, FieldsV1, ImagePartsV1, ImagesV1, JitV1,
     KernelSymbolsV1, Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload,
     Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
     StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1,
@@ -104,6 +104,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("waits", WaitsV1: first_ns last_ns unit_ns after task event state flags woken_by ended lasted
             waker_task waker),
         compiled!("counters", CountersV1: first_ns last_ns unit_ns after owner id counter value),
+        compiled!("fields", FieldsV1: first_ns last_ns unit_ns after task event name kind number text),
         compiled!("sources", SourcesV1: image path text proof modified_unix_ns texts text_lens),
         compiled!("code", CodeV1: image file_off address machine name lens place_count refer_count bytes after depth
             function file line refer refer_name refer_offset texts text_lens),

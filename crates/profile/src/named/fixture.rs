@@ -41,7 +41,8 @@ pub fn profile(stacks: &[(&str, u64)]) -> Profile {
         functions: functions.into_items(),
         ..Names::default()
     };
-    let thread = Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into(), cgroup: 0 };
+    let thread =
+        Thread { part: 0, tgid: 7, tid: 7, comm: "x".into(), process: "x".into(), cgroup: 0, field: None };
     let (stacks, threads) = (trie.into_items(), vec![thread]);
     let cell =
         |(row, it): (u32, &ProfileRow)| Cell { row, slice: 0, samples: it.samples as u32, weight: it.weight };

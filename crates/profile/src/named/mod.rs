@@ -46,6 +46,7 @@ use crate::recording::cgroups::CgroupId;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::recording::spans::widened;
+use crate::stacks::fields::{Field, Fields};
 use crate::stacks::hits::{Cell, Hit, Hits, Key, Moment, Selection};
 use crate::stacks::locate::Located;
 use crate::stacks::waits::WaitGroups;
@@ -91,6 +92,9 @@ pub struct Stack {
     pub frame: u32,
 }
 
+/// Stands for samples that have no field.
+const NO_FIELD: &str = "(no field)";
+
 /// A thread under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Thread {
@@ -106,6 +110,8 @@ pub struct Thread {
     pub process: Box<str>,
     /// The cgroup of the thread. A thread that moves between cgroups is several threads here.
     pub cgroup: CgroupId,
+    /// The field of the samples, if fields are apart. A thread with different fields is several threads here.
+    pub field: Option<Field>,
 }
 
 /// All samples of a thread with one stack that were taken in one way; if events or CPUs are apart, of one of these.
@@ -192,13 +198,15 @@ impl ProfileRow {
     }
 }
 
-/// Samples that were counted, and the groups of waits that they name.
+/// Samples that were counted, and the groups of waits and of fields that they name.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
     /// The samples.
     pub hits: &'a Hits,
     /// The groups.
     pub waits: &'a WaitGroups,
+    /// The fields that they have.
+    pub fields: &'a Fields,
 }
 
 impl Profile {
@@ -206,7 +214,7 @@ impl Profile {
     /// its second argument is true if the name is that of an entry point.
     pub fn build(
         selection: Selection<'_>,
-        Counted { hits, waits }: Counted<'_>,
+        Counted { hits, waits, fields }: Counted<'_>,
         located: &Located,
         mut names: Names,
         is_rooted: impl Fn(&Key, bool) -> bool,
@@ -253,8 +261,8 @@ impl Profile {
                 Some((known, thread, taken)) if known == same => (thread, taken),
                 _ => {
                     let thread = *known
-                        .entry((hit.key.task, hit.key.space, hit.key.cgroup))
-                        .or_insert_with(|| threads.intern(thread(selection, &hit.key)));
+                        .entry((hit.key.task, hit.key.space, hit.key.cgroup, hit.key.field))
+                        .or_insert_with(|| threads.intern(thread(selection, &hit.key, fields)));
                     let rooted = is_rooted(&hit.key, begins[stack as usize]);
                     let guessed = guessed[*leaf as usize];
                     (thread, Taken { end, rooted, guessed, repair, in_kernel })
@@ -340,11 +348,17 @@ impl Profile {
     }
 }
 
-fn thread(selection: Selection<'_>, key: &Key) -> Thread {
-    Thread::new(selection, key.task, key.space, key.cgroup)
+fn thread(selection: Selection<'_>, key: &Key, fields: &Fields) -> Thread {
+    let field = fields.get(key.field).cloned();
+    Thread { field, ..Thread::new(selection, key.task, key.space, key.cgroup) }
 }
 
 impl Thread {
+    /// Returns the field and its value, as `fd=1`; words if the samples have none.
+    pub fn field_name(&self) -> String {
+        self.field.as_ref().map_or_else(|| NO_FIELD.to_owned(), ToString::to_string)
+    }
+
     /// Describes a task, given its address space and its cgroup.
     fn new(selection: Selection<'_>, id: u32, space: Option<SpaceId>, cgroup: CgroupId) -> Self {
         let Tables { parts, .. } = selection.tables;
@@ -356,6 +370,7 @@ impl Thread {
             comm: shorten(selection.tables.text(task.comm), MAX_NAME_BYTES).into(),
             process: shorten(selection.process_name(task, space), MAX_NAME_BYTES).into(),
             cgroup,
+            field: None,
         }
     }
 }

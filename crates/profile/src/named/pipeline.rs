@@ -24,6 +24,7 @@ use crate::recording::load::{Tables, clean, load_nodes, load_without_nodes, need
 use crate::recording::losses::Lost;
 use crate::recording::spaces::Spaces;
 use crate::stacks::calls::Impossible;
+use crate::stacks::fields::Fields;
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::idle::IdleWaits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
@@ -59,6 +60,8 @@ pub struct Loaded<'a> {
     pub hits: Hits,
     /// The groups of waits that the samples name; none unless waits are counted apart.
     pub waits: WaitGroups,
+    /// The fields that the samples have; none unless fields are counted apart.
+    pub fields: Fields,
     /// The waits of kernel threads without work, if they are left out.
     idle: Option<IdleWaits>,
     /// Where files of images are searched.
@@ -145,7 +148,8 @@ impl<'a> Loaded<'a> {
         } else {
             WaitGroups::default()
         };
-        let mut hits = hits::count(selection, apart, &waits, samples);
+        let fields = if apart.fields { Fields::new(&tables) } else { Fields::default() };
+        let mut hits = hits::count(selection, apart, (&waits, &fields), samples);
         if is_part {
             let stacks = hits.rows.iter().chain(waits.waker_stacks());
             let stacks = stacks.flat_map(|hit| [hit.key.user, hit.key.kernel]);
@@ -170,6 +174,7 @@ impl<'a> Loaded<'a> {
             repaired,
             hits,
             waits,
+            fields,
             idle,
             search,
             suspects: OnceLock::new(),
@@ -304,7 +309,7 @@ impl<'a> Loaded<'a> {
     /// Builds the profile from which views are made.
     pub fn report(&'a self, located: &Located, names: Names) -> Report<'a> {
         let is_rooted = |key: &Key, begins| self.is_rooted(key, begins);
-        let counted = Counted { hits: &self.hits, waits: &self.waits };
+        let counted = Counted { hits: &self.hits, waits: &self.waits, fields: &self.fields };
         let profile = Profile::build(self.selection(), counted, located, names, is_rooted);
         let profile = profile.narrow(&self.patterns);
         let parts = [self.filter.describe(), self.patterns.describe()];

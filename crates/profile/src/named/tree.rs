@@ -13,6 +13,8 @@ pub enum Root {
     Process,
     /// The name of the thread.
     Thread,
+    /// The field of the samples; fields must be apart.
+    Field,
     /// No root level: the outermost function.
     None,
 }
@@ -69,6 +71,7 @@ pub fn roots(profile: &Profile, root: Root) -> (Vec<Box<str>>, Vec<u32>) {
     let of_thread = profile.threads.iter().map(|thread| match root {
         Root::Process => names.intern(thread.process.clone()),
         Root::Thread => names.intern(thread.comm.clone()),
+        Root::Field => names.intern(thread.field_name().into()),
         Root::None => 0,
     });
     let of_thread = of_thread.collect();

@@ -13,8 +13,9 @@ use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
-    Block, Cause, Cgroup, CounterValue, CpuTime, Image, JitCode, KernelSymbol, LeftOut, Lifecycle, Loss,
-    Mapping, Mark, NameTable, Node, ReceiptV1, Sample, SamplesV1, SessionV1, Symbol, Task, UnwindRule, Wait,
+    Block, Cause, Cgroup, CounterValue, CpuTime, Field, Image, JitCode, KernelSymbol, LeftOut, Lifecycle,
+    Loss, Mapping, Mark, NameTable, Node, ReceiptV1, Sample, SamplesV1, SessionV1, Symbol, Task, UnwindRule,
+    Wait,
 };
 pub use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -74,6 +75,8 @@ pub struct Tables {
     pub cpu_times: Vec<CpuTime>,
     /// Waits that are samples, in the order of the file.
     pub waits: Vec<Wait>,
+    /// Fields of tracepoints, in the order of the file.
+    pub fields: Vec<Field>,
     /// Values of counters and the numbers of the parts to which they belong, in the order of the file.
     pub counters: Vec<(u32, CounterValue)>,
     /// Losses, in the order of the file.
@@ -250,6 +253,7 @@ fn gather<'e>(
             Block::UnwindRules(rows) => tables.unwind_rules.extend(rows),
             Block::CpuTimes(rows) => tables.cpu_times.extend(rows),
             Block::Waits(rows) => tables.waits.extend(rows),
+            Block::Fields(rows) => tables.fields.extend(rows),
             Block::Counters(rows) => tables.counters.extend(rows.into_iter().map(|row| (part, row))),
             Block::Losses(rows) => tables.losses.extend(rows),
             Block::Samples => tables.sample_blocks.push(*entry),

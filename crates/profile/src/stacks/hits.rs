@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spans::{Slices, Slicing, Spans};
+use crate::stacks::fields::Fields;
 pub use crate::stacks::selection::{Hit, Key, Selection};
 use crate::stacks::waits::WaitGroups;
 use counter::Counter;
@@ -128,6 +129,8 @@ pub struct Apart {
     pub events: bool,
     /// Count samples by CPU.
     pub cpus: bool,
+    /// Count samples by their fields.
+    pub fields: bool,
     /// What of waits is counted apart.
     pub waits: WaitsApart,
     /// Also add up what threads ran and waited, whatever events are requested.
@@ -166,7 +169,7 @@ pub enum WaitsApart {
 pub fn count(
     selection: Selection<'_>,
     apart: Apart,
-    waits: &WaitGroups,
+    (waits, fields): (&WaitGroups, &Fields),
     samples: impl Fn(&Entry) -> Result<Vec<Sample>, icecore_format::Error> + Sync,
 ) -> Hits {
     let all = selection.tables.sample_blocks.iter();
@@ -183,7 +186,7 @@ pub fn count(
     let stretch = blocks.len().div_ceil(rayon::current_num_threads()).max(1);
     let count = |shift: u32| {
         let counted = blocks.par_chunks(stretch).map(|blocks| {
-            let mut counter = Counter::new(&leaders, waits, apart, (slices, shift));
+            let mut counter = Counter::new(&leaders, (waits, fields), apart, (slices, shift));
             blocks.iter().for_each(|entry| counter.block(selection, entry, samples(entry)));
             counter
         });

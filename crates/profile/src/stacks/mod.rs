@@ -15,6 +15,7 @@
 
 pub mod calls;
 mod counters;
+pub mod fields;
 pub mod hits;
 pub(crate) mod idle;
 pub mod kernel;

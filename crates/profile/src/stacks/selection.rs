@@ -35,6 +35,8 @@ pub struct Key {
     pub event: u8,
     /// The CPU, where CPUs are counted apart; else 0.
     pub cpu: u16,
+    /// The group of the field, where fields are counted apart: see [`Fields`](crate::stacks::fields::Fields). Else 0.
+    pub field: u32,
     /// The group of the waits, where waits are counted apart: see [`WaitGroups`](crate::stacks::waits::WaitGroups). Else 0.
     pub wait: u32,
 }
@@ -119,8 +121,8 @@ impl Selection<'_> {
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;
-        let (repair, event, cpu, wait) = (sample.repair, 0, 0, 0);
-        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event, cpu, wait })
+        let (repair, event, cpu, field, wait) = (sample.repair, 0, 0, 0, 0);
+        Some(Key { task, space, cgroup, user, kernel, end, repair, in_kernel, event, cpu, field, wait })
     }
 
     /// Returns true if the filter admits a sample, whatever its event is.

@@ -47,6 +47,7 @@ mod tests {
             cgroup: 0,
             event: 0,
             cpu: 0,
+            field: 0,
             wait: 0,
             space: None,
             user: 1,

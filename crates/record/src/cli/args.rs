@@ -74,7 +74,8 @@ pub struct Args {
     /// (page-faults, cache-misses:u, r01c2); tracepoints (CATEGORY:NAME); functions of programs (uprobe:PATH:FUNCTION,
     /// uretprobe:PATH:FUNCTION) and of the kernel (kprobe:FUNCTION, kretprobe, fentry, fexit); static probes
     /// (usdt:PATH:PROVIDER:NAME). * and ? match parts of names. Options of counters: ,count=N or ,freq=HZ; of all others: ,every=N
-    /// ,weight=argN|argN:int|retval|retval32|duration ,min=N ,unit=TEXT
+    /// ,weight=argN|argN:int|retval|retval32|duration|FIELD ,min=N ,unit=TEXT; of tracepoints: ,field=FIELD keeps a field, as in
+    /// syscalls:sys_enter_write,field=fd
     #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
     pub events: Vec<String>,
 

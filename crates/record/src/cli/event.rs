@@ -28,7 +28,14 @@ pub(super) enum What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spot {
     /// Tracepoints; both parts may have wildcards.
-    Tracepoint { category: String, name: String },
+    Tracepoint {
+        category: String,
+        name: String,
+        /// The field by which hits are weighed.
+        weighed: Option<String>,
+        /// The field that samples have.
+        sent: Option<String>,
+    },
     /// The begin of a function of the kernel, or its return.
     Kernel { function: String, edge: Edge, hook: Hook },
     /// Functions of a file, which may have wildcards, and how many bytes after their first ones.
@@ -43,7 +50,7 @@ pub(super) enum Spot {
 
 /// The options of counters, and of everything else.
 const COUNTER_KEYS: [&str; 2] = ["count", "freq"];
-const PROBE_KEYS: [&str; 4] = ["every", "weight", "min", "unit"];
+const PROBE_KEYS: [&str; 5] = ["every", "weight", "min", "unit", "field"];
 const KINDS: [&str; 8] =
     ["tracepoint", "uprobe", "uretprobe", "usdt", "kprobe", "kretprobe", "fentry", "fexit"];
 /// The shortest time from one sample of a clock to the next, ns; as `-c` has it.
@@ -91,6 +98,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Typed> {
         }
     };
     keys.allow("a probe", &PROBE_KEYS)?;
+    let spot = with_fields(spot, &keys)?;
     let (take, unit) = take(&keys, &spot)?;
     Ok(Typed { name, what: What::Probe(spot, take, unit) })
 }
@@ -242,7 +250,8 @@ fn kernel(kind: &str, function: &str) -> anyhow::Result<Spot> {
 fn tracepoint(typed: &str) -> anyhow::Result<Spot> {
     match typed.split_once(':') {
         Some((category, name)) if !category.is_empty() && !name.is_empty() => {
-            Ok(Spot::Tracepoint { category: category.to_owned(), name: name.to_owned() })
+            let (category, name) = (category.to_owned(), name.to_owned());
+            Ok(Spot::Tracepoint { category, name, weighed: None, sent: None })
         }
         _ => bail!("`{typed}` is no tracepoint; give category and name: sched:sched_switch"),
     }
@@ -254,12 +263,18 @@ fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
         None => Weight::One,
         Some(typed) => weight(typed, spot)?,
     };
-    for key in ["min", "unit"].into_iter().filter(|_| weight == Weight::One) {
+    let has_field = matches!(spot, Spot::Tracepoint { weighed: Some(_), .. });
+    for key in ["min", "unit"].into_iter().filter(|_| weight == Weight::One && !has_field) {
         ensure!(keys.value(key).is_none(), "`{key}` needs a weight: add weight=arg1");
     }
     let usual = match weight {
-        Weight::One => events::UNIT,
-        Weight::Argument(_) | Weight::ArgumentInt(_) | Weight::Returned | Weight::ReturnedInt => "value",
+        Weight::One if !has_field => events::UNIT,
+        Weight::One
+        | Weight::Field(_)
+        | Weight::Argument(_)
+        | Weight::ArgumentInt(_)
+        | Weight::Returned
+        | Weight::ReturnedInt => "value",
         Weight::Duration => "ns",
     };
     let unit = keys.value("unit").unwrap_or(usual);
@@ -277,6 +292,29 @@ fn take(keys: &Keys<'_>, spot: &Spot) -> anyhow::Result<(Take, String)> {
     Ok((Take { every, weight, min }, unit.to_owned()))
 }
 
+/// Adds the fields of a tracepoint: what weighs its hits, and what its samples have.
+fn with_fields(spot: Spot, keys: &Keys<'_>) -> anyhow::Result<Spot> {
+    let field = |key: &str| {
+        let field = keys.value(key);
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        ensure!(
+            field.is_none_or(|field| !field.is_empty() && field.bytes().all(is_name)),
+            "`{key}={}`: give a field of the tracepoint",
+            field.unwrap_or_default()
+        );
+        Ok(field.map(str::to_owned))
+    };
+    match spot {
+        Spot::Tracepoint { category, name, .. } => {
+            Ok(Spot::Tracepoint { category, name, weighed: field("weight")?, sent: field("field")? })
+        }
+        spot => {
+            ensure!(keys.value("field").is_none(), "`field`: only tracepoints have fields; leave it out");
+            Ok(spot)
+        }
+    }
+}
+
 /// Parses what a hit weighs: arguments are known where functions begin, and what they return at their end.
 fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
     let at_return = match typed {
@@ -291,9 +329,11 @@ fn weight(typed: &str, spot: &Spot) -> anyhow::Result<Weight> {
     };
     let argument = number.strip_prefix("arg").and_then(|number| number.parse().ok());
     match (spot, at_return, argument) {
-        (Spot::Tracepoint { .. } | Spot::Static { .. }, ..) => bail!(
-            "`weight`: hits of tracepoints and usdt have no arguments here; use uprobe or kprobe, or leave it out"
-        ),
+        // Its place is found when the tracepoint is.
+        (Spot::Tracepoint { weighed: Some(_), .. }, ..) => Ok(Weight::One),
+        (Spot::Tracepoint { .. } | Spot::Static { .. }, ..) => {
+            bail!("`weight`: hits of usdt have no arguments here; use uprobe, or leave it out")
+        }
         (Spot::Kernel { edge: Edge::Return, hook: Hook::Call, .. }, Some(Weight::Duration), _) => {
             bail!("`weight=duration`: fexit does not know when the function began; use kretprobe:FUNCTION")
         }

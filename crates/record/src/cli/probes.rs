@@ -13,8 +13,9 @@ use icecore_text::glob::{is_like, is_pattern};
 use super::event::{self, Spot, Typed, What, is_clock, near};
 use crate::proc::kallsyms;
 use crate::settings::{Edge, Event, MAX_EVENTS, Place, Source, Take, Weight};
+use crate::skeleton::types::limits;
 use crate::sys::perf::{Counter, Rate};
-use crate::sys::tracefs::{Tracefs, Tracepoint};
+use crate::sys::tracefs::{Field, Tracefs, Tracepoint};
 
 /// What the command line says of all events.
 #[derive(Debug, Clone, Copy)]
@@ -62,10 +63,23 @@ impl Common {
         }
         let event = |name, place| Event { name, unit: unit.clone(), source: Source::Probe { place, take } };
         Ok(match spot {
-            Spot::Tracepoint { category, name } => tracepoints(Tracepoint { category, name })?
-                .into_iter()
-                .map(|(at, id)| event(format!("{}:{}", at.category, at.name), Place::Tracepoint(id)))
-                .collect(),
+            Spot::Tracepoint { category, name, weighed, sent } => {
+                let tracefs = Tracefs::open()?;
+                let found = tracepoints(&tracefs, Tracepoint { category, name })?;
+                let event = |(at, id): (Tracepoint, u64)| {
+                    let field = |name: &Option<String>, is_wanted: fn(Field) -> bool, wanted: &str| {
+                        let name = name.as_deref();
+                        name.map(|name| field(&tracefs, &at, name, is_wanted, wanted)).transpose()
+                    };
+                    let weight = field(&weighed, Field::is_integer, "integers")?.map(Weight::Field);
+                    let found = field(&sent, |_| true, "integers and texts")?;
+                    let take = Take { weight: weight.unwrap_or(take.weight), ..take };
+                    let place = Place::Tracepoint { id, sent: sent.clone().zip(found) };
+                    let (name, unit) = (format!("{}:{}", at.category, at.name), unit.clone());
+                    Ok(Event { name, unit, source: Source::Probe { place, take } })
+                };
+                found.into_iter().map(event).collect::<anyhow::Result<_>>()?
+            }
             Spot::Kernel { function, edge, hook } => {
                 check_kernel(&function)?;
                 vec![event(name, Place::Kernel { function, edge, hook })]
@@ -119,8 +133,7 @@ fn user(place: Place, take: Take) -> anyhow::Result<Place> {
 }
 
 /// Finds the numbers of tracepoints by a name that may have wildcards.
-fn tracepoints(typed: Tracepoint) -> anyhow::Result<Vec<(Tracepoint, u64)>> {
-    let tracefs = Tracefs::open()?;
+fn tracepoints(tracefs: &Tracefs, typed: Tracepoint) -> anyhow::Result<Vec<(Tracepoint, u64)>> {
     let Tracepoint { category, name } = &typed;
     if !is_pattern(category)
         && !is_pattern(name)
@@ -143,6 +156,38 @@ fn tracepoints(typed: Tracepoint) -> anyhow::Result<Vec<(Tracepoint, u64)>> {
         bail!("`{category}` has no tracepoint `{name}`{}", near(name, names));
     }
     Ok(found)
+}
+
+/// Finds a field of a tracepoint, which must be one of those that are `wanted`.
+fn field(
+    tracefs: &Tracefs,
+    at: &Tracepoint,
+    name: &str,
+    is_wanted: fn(Field) -> bool,
+    wanted: &str,
+) -> anyhow::Result<Field> {
+    let fields = tracefs.fields(at)?;
+    let Tracepoint { category, name: of } = at;
+    let place = |(_, place): &(String, Option<Field>)| place.filter(|field| is_wanted(*field));
+    let usable = || {
+        let names = fields.iter().filter(|field| place(field).is_some()).map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match fields.iter().find(|(field, _)| field == name).map(place) {
+        Some(Some(field)) => {
+            let end = u32::from(field.off) + if field.is_integer() { u32::from(field.size) } else { 1 };
+            ensure!(
+                end <= limits::REPORTED_LEN.0,
+                "the field `{name}` of `{category}:{of}` lies behind the first {} bytes, which the sampler reads",
+                limits::REPORTED_LEN.0
+            );
+            Ok(field)
+        }
+        Some(None) => {
+            bail!("the field `{name}` of `{category}:{of}` is not one of its {wanted}: {}", usable())
+        }
+        None => bail!("`{category}:{of}` has no field `{name}`; its {wanted} are {}", usable()),
+    }
 }
 
 /// Checks that the kernel has a function, if it shows any.

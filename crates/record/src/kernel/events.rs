@@ -80,7 +80,7 @@ pub fn open_sampling(
                 };
                 open_counters(&event.name, counter, *rate, &options.cpus, &mut gone).map(Opened::Counters)
             }
-            Source::Probe { place: Place::Tracepoint(id), .. } => {
+            Source::Probe { place: Place::Tracepoint { id, .. }, .. } => {
                 let opened = perf::open_tracepoint(*id).map_err(|error| cannot_open(error, &event.name, ""));
                 opened.map(Opened::Tracepoint)
             }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::skeleton::types::limits;
 use crate::sys::perf::{Counter, Rate};
+use crate::sys::tracefs::Field;
 
 /// The most events of one recording.
 pub(crate) const MAX_EVENTS: usize = limits::MAX_EVENTS.0 as usize;
@@ -59,8 +60,13 @@ pub enum Of {
 /// Where a probe lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A tracepoint of the kernel, by its number in tracefs.
-    Tracepoint(u64),
+    /// A tracepoint of the kernel.
+    Tracepoint {
+        /// Its number in tracefs.
+        id: u64,
+        /// The field that its samples have, and its name.
+        sent: Option<(String, Field)>,
+    },
     /// A side of a function of the kernel.
     Kernel {
         /// Its name in `/proc/kallsyms`.
@@ -143,6 +149,8 @@ pub enum Weight {
     ReturnedInt,
     /// How long the function ran, ns.
     Duration,
+    /// An integer of a tracepoint; a hit is no sample if it is negative.
+    Field(Field),
 }
 
 impl Default for Take {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
+use crate::sys::tracefs::FieldKind;
 use crate::sys::user::User;
 pub(crate) use event::{Edge, Event, Hook, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
 
@@ -81,8 +82,8 @@ pub struct OffCpu {
     pub only: bool,
 }
 
-/// When batches are written.
-#[derive(Debug, Clone, Copy)]
+/// When batches are written, and what the numbers of events mean.
+#[derive(Debug, Clone)]
 pub struct Pace {
     /// When the first row of a batch is this old.
     pub(crate) flush_ns: u64,
@@ -92,6 +93,29 @@ pub struct Pace {
     pub(crate) period_ns: u64,
     /// The events of waits.
     pub(crate) events: WaitEvents,
+    /// The fields of tracepoints, each with the number of the event whose samples have it, and its name.
+    pub(crate) fields: Vec<(u8, String, FieldType)>,
+}
+
+/// What the bytes of a field are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldType {
+    /// An integer without a sign.
+    Unsigned,
+    /// An integer with a sign.
+    Signed,
+    /// Characters.
+    Text,
+}
+
+impl FieldType {
+    fn of(kind: FieldKind) -> Self {
+        match kind {
+            FieldKind::Unsigned => Self::Unsigned,
+            FieldKind::Signed => Self::Signed,
+            FieldKind::Text | FieldKind::Located | FieldKind::LocatedBehind => Self::Text,
+        }
+    }
 }
 
 /// The numbers of the events of waits.
@@ -182,8 +206,15 @@ impl Options {
             let is_it = |event: &Event| matches!(event.source, Source::Wait { of, .. } if of == wanted);
             events.iter().position(is_it).unwrap_or(0) as u8
         };
+        let field = |(event, it): (u8, &Event)| match &it.source {
+            Source::Probe { place: Place::Tracepoint { sent: Some((name, field)), .. }, .. } => {
+                Some((event, name.clone(), FieldType::of(field.kind)))
+            }
+            _ => None,
+        };
+        let fields = (0..=u8::MAX).zip(events).filter_map(field).collect();
         let events = WaitEvents { off_cpu: number(Of::OffCpu), run_delay: number(Of::RunDelay) };
-        Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns, events }
+        Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns, events, fields }
     }
 
     /// Returns true if all that a recorded thread runs is sampled, so that the report can compare the samples with the kernel's account

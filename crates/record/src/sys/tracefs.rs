@@ -19,6 +19,39 @@ pub(crate) struct Tracefs {
     _own: Option<OwnedFd>,
 }
 
+/// Where a field lies in what a tracepoint reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Offset, bytes.
+    pub off: u16,
+    /// Bytes: 1, 2, 4 or 8 of integers.
+    pub size: u8,
+    /// What it is.
+    pub kind: FieldKind,
+}
+
+/// What a field of a tracepoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// An integer without a sign.
+    Unsigned,
+    /// An integer with a sign.
+    Signed,
+    /// Characters.
+    Text,
+    /// The offset and the length of characters.
+    Located,
+    /// The same, and the offset counts from the end of the field.
+    LocatedBehind,
+}
+
+impl Field {
+    /// Returns true if it is an integer, by which hits can be weighed.
+    pub(crate) fn is_integer(self) -> bool {
+        matches!(self.kind, FieldKind::Unsigned | FieldKind::Signed)
+    }
+}
+
 /// A tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tracepoint {
@@ -62,6 +95,19 @@ impl Tracefs {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(explained(error, &path)),
         }
+    }
+
+    /// Lists the fields of a tracepoint, and where they lie if they are integers or characters.
+    ///
+    /// # Errors
+    /// If their file cannot be read.
+    pub(crate) fn fields(
+        &self,
+        Tracepoint { category, name }: &Tracepoint,
+    ) -> anyhow::Result<Vec<(String, Option<Field>)>> {
+        let path = self.events.join(category).join(name).join("format");
+        let text = fs::read_to_string(&path).map_err(|error| explained(error, &path))?;
+        Ok(text.lines().filter_map(field).collect())
     }
 
     /// Lists all tracepoints, in the order of their names.
@@ -128,6 +174,34 @@ fn mount() -> io::Result<OwnedFd> {
     }
 }
 
+/// Reads a line of a list of fields; `None` if it is of no field. Pointers, structures and arrays of numbers are neither integers nor
+/// characters.
+///
+/// ```text
+/// field:pid_t prev_pid;  offset:24;  size:4;  signed:1;
+/// ```
+fn field(line: &str) -> Option<(String, Option<Field>)> {
+    let mut parts = line.trim().split(';').map(str::trim);
+    let declared = parts.next()?.strip_prefix("field:")?;
+    let mut number = |key: &str| parts.next()?.strip_prefix(key)?.strip_prefix(':')?.parse::<u16>().ok();
+    let (off, size, is_signed) = (number("offset")?, number("size")?, number("signed")? != 0);
+    let (kind, name) = declared.rsplit_once(|c: char| c.is_whitespace() || c == '*')?;
+    let (name, count) = name.split_once('[').map_or((name, None), |(name, count)| (name, Some(count)));
+    let is_other = declared.contains('*') || ["struct ", "union "].iter().any(|other| kind.contains(other));
+    let kind = match (kind.trim(), count, size) {
+        _ if is_other => None,
+        ("__data_loc char[]", None, 4) => Some(FieldKind::Located),
+        ("__rel_loc char[]", None, 4) => Some(FieldKind::LocatedBehind),
+        (kind, ..) if kind.starts_with("__data_loc") || kind.starts_with("__rel_loc") => None,
+        ("char", Some(_), _) => Some(FieldKind::Text),
+        (_, None, 1 | 2 | 4 | 8) => Some(if is_signed { FieldKind::Signed } else { FieldKind::Unsigned }),
+        _ => None,
+    };
+    // Of more characters than that, the sampler sends the first ones.
+    let size = u8::try_from(size).unwrap_or(u8::MAX);
+    Some((name.to_owned(), kind.map(|kind| Field { off, size, kind })))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +220,37 @@ mod tests {
             }
             let all = tracefs.all().expect("readable");
             assert!(all.is_sorted() && all.contains(&of("sched", "sched_switch")), "{}", all.len());
+        }
+    }
+
+    #[test]
+    fn integers_and_characters_of_a_tracepoint_are_told_from_its_other_fields() {
+        use FieldKind::{Located, LocatedBehind, Signed, Text, Unsigned};
+        let place = |off, size, kind| Some(Field { off, size, kind });
+        let tests = [
+            ("pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;", "prev_pid", place(24, 4, Signed)),
+            (
+                "unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;",
+                "common_type",
+                place(0, 2, Unsigned),
+            ),
+            ("char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;", "prev_comm", place(8, 16, Text)),
+            ("char name[IFNAMSIZ];\toffset:8;\tsize:300;\tsigned:1;", "name", place(8, 255, Text)),
+            ("u8 bytes[8];\toffset:8;\tsize:8;\tsigned:0;", "bytes", None),
+            ("const char * buf;\toffset:24;\tsize:8;\tsigned:0;", "buf", None),
+            ("struct x y;\toffset:24;\tsize:8;\tsigned:0;", "y", None),
+            ("__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;", "name", place(8, 4, Located)),
+            ("__rel_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;", "name", place(8, 4, LocatedBehind)),
+            ("__data_loc u32[] args;\toffset:8;\tsize:4;\tsigned:0;", "args", None),
+            ("size_t count;\toffset:32;\tsize:8;\tsigned:0;", "count", place(32, 8, Unsigned)),
+        ];
+        for (line, name, place) in tests {
+            assert_eq!(field(&format!("\tfield:{line}")), Some((name.to_owned(), place)), "{line}");
+        }
+        for line in
+            ["name: sched_switch", "\tfield:int x;\toffset:99999;\tsize:4;\tsigned:1;", "print fmt: \"%s\""]
+        {
+            assert_eq!(field(line), None, "{line}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A batch: the rows that go to the writer together. Definitions of ids come before the rows that refer to them.
 
 use icecore_format::records::{
-    CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1, LossesV1,
-    MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1,
-    StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
+    CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
+    LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1,
+    StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
 
@@ -28,6 +28,7 @@ pub struct Batch {
     pub(crate) snapshots: SnapshotsV1,
     pub(crate) samples: SamplesV1,
     pub(crate) waits: WaitsV1,
+    pub(crate) fields: FieldsV1,
     pub(crate) symbols: SymbolsV1,
     pub(crate) unwind_rules: UnwindRulesV1,
     /// Written after all samples, when nothing waits for the writer, and when a full disk loses nothing else.
@@ -57,6 +58,7 @@ impl Batch {
         append(writer, &self.snapshots)?;
         append(writer, &self.samples)?;
         append(writer, &self.waits)?;
+        append(writer, &self.fields)?;
         append(writer, &self.symbols)?;
         append(writer, &self.unwind_rules)?;
         append(writer, &self.jit)?;

@@ -54,4 +54,4 @@ pub fn folder(text: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err("this is no folder".to_owned()) }
 }
 
-words!(root: Root { Process: "process", Thread: "thread", None: "none" });
+words!(root: Root { Process: "process", Thread: "thread", Field: "field", None: "none" });

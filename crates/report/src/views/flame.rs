@@ -51,7 +51,7 @@ pub struct Args {
     /// Draw widths by samples or period (their weight) [default: samples; period for waits, sizes and several events]
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub weight: Option<Weight>,
-    /// Begin stacks with the name of the process, the thread, or none
+    /// Begin stacks with the name of the process, the thread, the field of a tracepoint (top --by field), or none
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true, value_parser = root())]
     pub root: Root,
     /// Title of the graph
@@ -85,7 +85,7 @@ pub struct Args {
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        let needs = Needs::threads(self.root == Root::Thread).with_wakers(self.wakers);
+        let needs = Needs::root(self.root).with_wakers(self.wakers);
         Needs { is_no_page: true, ..needs }
     }
 

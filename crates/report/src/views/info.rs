@@ -57,6 +57,7 @@ pub struct Info {
     source_files: u64,
     code_functions: u64,
     waits: u64,
+    fields: u64,
     counters: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Vec<SizeRow>>,
@@ -263,6 +264,7 @@ impl Info {
             source_files: items(Kind::SOURCES),
             code_functions: items(Kind::CODE),
             waits: items(Kind::WAITS),
+            fields: items(Kind::FIELDS),
             counters: items(Kind::COUNTERS),
             sizes: None,
             symbol_sources: None,

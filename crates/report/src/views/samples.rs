@@ -13,6 +13,7 @@ use crate::views::{Needs, Result, Screen, Shown, View};
 use icecore_profile::map::Interned;
 use icecore_profile::named::entry::entries;
 use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::stacks::fields::Fields;
 use icecore_profile::stacks::hits::{Apart, Key};
 use icecore_profile::stacks::locate::{Locator, steps};
 use icecore_profile::stacks::waits::WaitRows;
@@ -55,7 +56,8 @@ fn lister<'a>(&Shown { report, located, .. }: &Shown<'a>) -> Lister<'a> {
     let locator = Locator::new(&loaded.tables, &loaded.spaces);
     let (matches, entries) = (loaded.patterns.matches(names), entries(names));
     let (waits, kinds) = (WaitRows::new(&loaded.tables), Kinds::new(&loaded.tables));
-    Lister { loaded, located, names, locator, matches, waits, kinds, entries }
+    let fields = Fields::new(&loaded.tables);
+    Lister { loaded, located, names, locator, matches, waits, kinds, fields, entries }
 }
 
 /// Writes all samples that the filters select, as lines of text or of JSON.

@@ -37,6 +37,7 @@ Examples:
   icecore-report top demo.icecore --sort comm,dso,symbol  in the words of perf report
   icecore-report top demo.icecore --by cpu,comm           which threads ran on which CPU
   icecore-report top demo.icecore --by cgroup             services and containers
+  icecore-report top demo.icecore --by field              values of a field of a tracepoint (-e …,field=NAME)
   icecore-report top demo.icecore --by inlined            each inlined function as a row
   icecore-report top demo.icecore --event off-cpu         where threads waited (--off-cpu)
   icecore-report top demo.icecore --by wait               for what they waited: disk, lock, socket
@@ -49,7 +50,7 @@ inlined shows every inlined function as a row of its own. Waits are those of off
 names others; wakers are of off-cpu.")]
 pub struct Args {
     /// Show rows of this kind: function, inlined, line, address, image, process, thread, comm (the name of a thread), cpu,
-    /// cgroup, host, wait, waker or waker-thread; or of several: process,function [default: function]
+    /// cgroup, host, field (of a tracepoint: -e EVENT,field=NAME), wait, waker or waker-thread; or of several: process,function [default: function]
     #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_possible_values = true)]
     pub by: Vec<By>,
     /// Order rows by self or total [default: self]; or show rows of perf's kinds: comm,dso,symbol, pid, tid, cpu, srcline
@@ -78,6 +79,7 @@ impl View for Args {
         let has = |wanted: &[By]| keys.iter().any(|by| wanted.contains(by));
         let mut needs = Needs::threads(has(&[By::Thread, By::Comm]));
         needs.apart.cpus = has(&[By::Cpu]);
+        needs.apart.fields = has(&[By::Field]);
         let needs = if has(&[By::Waker, By::WakerThread]) {
             needs.with_waits(WaitsApart::Rows, EventChoice::Blocked)
         } else if has(&[By::Wait]) {

@@ -47,7 +47,7 @@ pub struct Args {
 
 impl View for Args {
     fn needs(&self, _: &Select, _: u32) -> Needs {
-        Needs::threads(self.root == Root::Thread).with_wakers(self.wakers)
+        Needs::root(self.root).with_wakers(self.wakers)
     }
 
     fn show(&self, shown: &Shown<'_>, screen: &mut Screen<'_>) -> Result<bool> {

@@ -12,6 +12,7 @@ use icecore_profile::named::pipeline::{Loaded, Report};
 use icecore_profile::recording::cgroups::is_below;
 use icecore_profile::recording::events::ChosenEvents;
 use icecore_profile::recording::filter::Filter;
+use icecore_profile::stacks::fields::Fields;
 use icecore_profile::stacks::hits::{self, Apart, Hits, Key, Selection};
 use icecore_profile::stacks::locate::Located;
 use icecore_profile::stacks::waits::WaitGroups;
@@ -60,7 +61,10 @@ impl<'a> All<'a> {
         let selection = Selection { filter: &filter, events: &events, idle: None, ..loaded.selection() };
         let apart = Apart { threads: true, cpus: true, no_stacks: true, ..Apart::default() };
         let samples = |entry: &Entry| loaded.repaired.samples(loaded.recording, &loaded.tables, entry);
-        Self { loaded, hits: hits::count(selection, apart, &WaitGroups::default(), samples) }
+        Self {
+            loaded,
+            hits: hits::count(selection, apart, (&WaitGroups::default(), &Fields::default()), samples),
+        }
     }
 
     /// Describes each wanted value that no sample has. `values` lists those of samples, `is` compares a wanted one with such a value.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Result;
 use crate::cli::{Select, Source};
 use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::tree::Root;
 use icecore_profile::recording::events::EventChoice;
 use icecore_profile::recording::load::clean;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
@@ -67,6 +68,12 @@ impl Needs {
     /// Requests the samples of each thread with `threads`, else those of each process.
     pub fn threads(threads: bool) -> Self {
         Self { apart: Apart { threads, ..Apart::default() }, ..Self::default() }
+    }
+
+    /// Requests what stacks begin with.
+    pub fn root(root: Root) -> Self {
+        let (threads, fields) = (root == Root::Thread, root == Root::Field);
+        Self { apart: Apart { threads, fields, ..Apart::default() }, ..Self::default() }
     }
 
     /// Requests what of waits is apart, and these waits unless other events are requested.

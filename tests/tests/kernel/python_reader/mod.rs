@@ -9,11 +9,11 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CodeFrame, CodePlace, CodeReference, CodeStretch, CodeV1, Counter, CounterValue, CountersV1,
-    CpuScope, CpuTime, CpuTimesV1, EmbedMode, ImagePartsV1, JitCode, JitLine, JitV1, LeftOut, LeftOutV1,
-    Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame, NamedFunction, NamedPlace, NamesV1,
-    Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile, SourcesV1, StackMarksV1, Symbol,
-    SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1,
-    WokenBy,
+    CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitLine,
+    JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame,
+    NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile,
+    SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait,
+    WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -141,6 +141,7 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     assert_eq!(python["stack_marks"], stack_marks(path), "{}", path.display());
     assert_eq!(python["waits"], waits(path), "{}", path.display());
     assert_eq!(python["counters"], counters(path), "{}", path.display());
+    assert_eq!(python["fields"], fields(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -309,6 +310,17 @@ fn waits(path: &Path) -> Value {
             let Wait { time_ns, task, event, began_ns, ended_ns, waker_task, waker_time_ns, .. } = row;
             let (state, flags, by) = (row.state.0, row.flags.0, row.woken_by.0);
             json!([time_ns, task, event, state, flags, by, began_ns, ended_ns, waker_task, waker_time_ns])
+        };
+        Some(view.rows().map(row).collect())
+    })
+}
+
+/// Returns the fields of a file; integers as they are.
+fn fields(path: &Path) -> Value {
+    rows::<FieldsV1>(path, |view| {
+        let row = |Field { time_ns, task, event, name, kind, number, text }| {
+            let number = if kind == FieldKind::SIGNED { json!(number.cast_signed()) } else { json!(number) };
+            json!([time_ns, task, event, name, kind.0, number, text])
         };
         Some(view.rows().map(row).collect())
     })

@@ -107,6 +107,7 @@ impl Checked {
             Block::CpuTimes(rows) => self.times(entry, rows, |row| row.time_ns),
             Block::Counters(rows) => self.times(entry, rows, |row| row.time_ns),
             Block::Waits(rows) => self.times(entry, rows, |row| row.time_ns),
+            Block::Fields(rows) => self.times(entry, rows, |row| row.time_ns),
             // These are in no order of time.
             Block::Strings(_) | Block::Tasks(_) | Block::Images(_) | Block::Stacks(_) => {}
             Block::StackCode(_) | Block::StackPieces(_) | Block::StackNodes(_) | Block::Snapshots(_) => {}

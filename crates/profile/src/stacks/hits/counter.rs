@@ -10,6 +10,7 @@ use crate::map::Map;
 use crate::recording::events::EVENTS;
 use crate::recording::load::damage;
 use crate::recording::spans::{Slices, widened};
+use crate::stacks::fields::Fields;
 use crate::stacks::selection::Phase;
 use crate::stacks::waits::WaitGroups;
 
@@ -33,6 +34,7 @@ pub(super) struct Counter<'a> {
     leaders: &'a Map<u32, u32>,
     /// The groups of waits; none unless waits are counted apart.
     waits: &'a WaitGroups,
+    fields: &'a Fields,
     apart: Apart,
     slices: Option<Slices>,
     /// The recorded weight of all counted samples.
@@ -57,7 +59,7 @@ struct Count {
 impl<'a> Counter<'a> {
     pub(super) fn new(
         leaders: &'a Map<u32, u32>,
-        waits: &'a WaitGroups,
+        (waits, fields): (&'a WaitGroups, &'a Fields),
         apart: Apart,
         (slices, shift): (Option<Slices>, u32),
     ) -> Self {
@@ -76,6 +78,7 @@ impl<'a> Counter<'a> {
             phases,
             leaders,
             waits,
+            fields,
             apart,
             slices,
             recorded: 0,
@@ -129,7 +132,8 @@ impl<'a> Counter<'a> {
         let cpu = if self.apart.cpus { sample.cpu } else { 0 };
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
         let wait = if self.apart.waits == WaitsApart::Nothing { 0 } else { self.waits.of(sample) };
-        let key = Key { task: *counted_as, user, kernel, event, cpu, wait, ..key };
+        let field = if self.apart.fields { self.fields.of(sample) } else { 0 };
+        let key = Key { task: *counted_as, user, kernel, event, cpu, field, wait, ..key };
         self.recorded += u128::from(sample.weight);
         let weight = shifted(sample.weight, self.shift);
         add(&mut self.events[0][usize::from(sample.event)], (1, weight));

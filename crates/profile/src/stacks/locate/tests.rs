@@ -61,6 +61,7 @@ fn places(tables: &Tables, user: u32, kernel: u32) -> Vec<CodeLocation> {
         cgroup: 0,
         event: 0,
         cpu: 0,
+        field: 0,
         wait: 0,
     };
     let hit = Hit { key, samples: 1, weight: 1, span_ns: (5, 5) };
@@ -92,6 +93,7 @@ fn spots(tables: &Tables, stacks: &[(u32, u32, u32)]) -> (Vec<u32>, usize) {
             cgroup: 0,
             event: 0,
             cpu: 0,
+            field: 0,
             wait: 0,
         };
         Hit { key, samples: 1, weight: 1, span_ns: (5, 5) }

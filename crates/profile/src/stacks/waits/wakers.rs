@@ -97,6 +97,7 @@ fn key(selection: Selection<'_>, sample: &Sample) -> Key {
         cgroup: 0,
         event: 0,
         cpu: 0,
+        field: 0,
         wait: 0,
     }
 }

@@ -47,8 +47,12 @@ fn counters_have_perfs_names_and_modifiers() {
 
 #[test]
 fn probes_have_places_and_options() {
-    let tracepoint =
-        |category: &str, name: &str| Spot::Tracepoint { category: category.into(), name: name.into() };
+    let tracepoint = |category: &str, name: &str| Spot::Tracepoint {
+        category: category.into(),
+        name: name.into(),
+        weighed: None,
+        sent: None,
+    };
     let of_usdt = |file: &str, provider: &str, probe: &str| Spot::Static {
         file: file.into(),
         provider: provider.into(),
@@ -84,6 +88,15 @@ fn probes_have_places_and_options() {
     assert_eq!((name.as_str(), spot), ("uprobe:a:f(int, int)", functions("a", "f(int, int)", 0)));
     assert_eq!((take, unit.as_str()), (Take { every: 10, weight: Weight::Argument(2), min: 5 }, "bytes"));
     assert_eq!(probe_of("kprobe:vfs_read,weight=arg3").3, "value");
+    // The place of a field is found when the tracepoint is.
+    let (_, spot, take, unit) = probe_of("sched:sched_switch,weight=prev_prio,min=3");
+    assert!(
+        matches!(spot, Spot::Tracepoint { weighed: Some(field), sent: None, .. } if field == "prev_prio")
+    );
+    assert_eq!((take, unit.as_str()), (Take { every: 1, weight: Weight::One, min: 3 }, "value"));
+    let (_, spot, take, unit) = probe_of("syscalls:sys_enter_write,field=fd");
+    assert!(matches!(spot, Spot::Tracepoint { weighed: None, sent: Some(field), .. } if field == "fd"));
+    assert_eq!((take, unit.as_str()), (Take::default(), "events"));
     assert_eq!(probe_of("uprobe:a:f,weight=arg6:int").2.weight, Weight::ArgumentInt(6));
     for (weight, expected, unit) in [
         ("retval", Weight::Returned, "value"),
@@ -121,8 +134,11 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("cpu/event=0xc2/", "PMU", "r01c2"),
         ("sched:", "`sched:`", "sched:sched_switch"),
         ("tracepoint:sched_switch", "`sched_switch`", "category and name"),
-        ("sched:sched_switch,count=5", "`count`", "every, weight, min, unit"),
-        ("sched:sched_switch,weight=arg1", "`weight`", "uprobe or kprobe"),
+        ("sched:sched_switch,count=5", "`count`", "every, weight, min, unit, field"),
+        ("sched:sched_switch,weight=a b", "`weight=a b`", "a field of the tracepoint"),
+        ("sched:sched_switch,field=", "`field=`", "a field of the tracepoint"),
+        ("sched:sched_switch,field", "`field` needs a value", "field=VALUE"),
+        ("uprobe:a:f,field=x", "`field`", "only tracepoints"),
         ("uprobe", "file and function", "uprobe:PATH:FUNCTION"),
         ("uprobe:libc", "file and function", "uprobe:PATH:FUNCTION"),
         ("uprobe:libc:0xg", "`0xg`", "hexadecimal"),
@@ -144,7 +160,7 @@ fn errors_name_the_wrong_word_and_the_remedy() {
         ("uretprobe:libc:0x1a2b", "`libc:0x1a2b`", "leave out the offset"),
         ("usdt:x:y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
         ("usdt:x::y", "file, provider and name", "usdt:PATH:PROVIDER:NAME"),
-        ("usdt:x:y:z,weight=arg1", "`weight`", "uprobe or kprobe"),
+        ("usdt:x:y:z,weight=arg1", "`weight`", "use uprobe"),
         ("kretprobe:", "give a function", "kretprobe:FUNCTION"),
         ("fentry:vfs_*", "`vfs_*`", "fentry takes one function"),
         ("kprobe:vfs_read,weight=duration", "`weight=duration`", "use kretprobe:FUNCTION"),

@@ -21,6 +21,7 @@ use crate::proc::kallsyms;
 use crate::settings::{Edge, Event, Hook, Of, Options, Place, Source, Take, Target, Unwind, Weight};
 use crate::skeleton::IcecoreSkelBuilder;
 use crate::skeleton::types::{self, copy_mode, limits, target_mode};
+use crate::sys::tracefs::{Field, FieldKind};
 use crate::sys::{perf, usage};
 
 /// The kernel wakes user space at the latest when this many bytes wait.
@@ -333,7 +334,7 @@ fn kinds_of(events: &[Event]) -> [bool; 4] {
     let has = |is_kind: fn(&Source) -> bool| events.iter().any(|event| is_kind(&event.source));
     [
         has(|source| matches!(source, Source::Counter { .. })),
-        has(|source| matches!(source, Source::Probe { place: Place::Tracepoint(_), .. })),
+        has(|source| matches!(source, Source::Probe { place: Place::Tracepoint { .. }, .. })),
         has(|source| matches!(source, Source::Probe { place: Place::Kernel { hook: Hook::Kprobe, .. }, .. })),
         has(|source| matches!(source, Source::Probe { place: Place::User { .. }, .. })),
     ]
@@ -409,6 +410,8 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
         Weight::Returned => types::weight::WEIGHT_RETURN_VALUE.0,
         Weight::ReturnedInt => types::weight::WEIGHT_RETURN_INT.0,
         Weight::Duration => types::weight::WEIGHT_DURATION.0,
+        // `weighed` has it.
+        Weight::Field(_) => 0,
     };
     let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << limits::WINDOW_BITS.0);
     let most = match options.max_event_rate {
@@ -417,7 +420,7 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
     };
     let at_entry = match place {
         Place::User { edge, .. } => u32::from(*edge == Edge::Entry),
-        Place::Tracepoint(_) | Place::Kernel { .. } => 0,
+        Place::Tracepoint { .. } | Place::Kernel { .. } => 0,
     };
     let mut bytes = vec![0; size_of::<types::choice>()];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -426,7 +429,26 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
     put(offset_of!(types::choice, min), &take.min.to_ne_bytes());
     put(offset_of!(types::choice, most), &most.to_ne_bytes());
     put(offset_of!(types::choice, at_entry), &at_entry.to_ne_bytes());
+    if let Weight::Field(field) = take.weight {
+        put(offset_of!(types::choice, weighed), &field_bytes(field));
+    }
+    if let Place::Tracepoint { sent: Some((_, field)), .. } = place {
+        put(offset_of!(types::choice, sent), &field_bytes(*field));
+    }
     Ok(bytes)
+}
+
+/// Returns the bytes of a `struct field` (bpf/wire.h).
+fn field_bytes(Field { off, size, kind }: Field) -> [u8; size_of::<types::field>()] {
+    let kind = match kind {
+        FieldKind::Unsigned => types::field_kind::FIELD_UNSIGNED,
+        FieldKind::Signed => types::field_kind::FIELD_SIGNED,
+        FieldKind::Text => types::field_kind::FIELD_TEXT,
+        FieldKind::Located => types::field_kind::FIELD_LOCATED,
+        FieldKind::LocatedBehind => types::field_kind::FIELD_LOCATED_BEHIND,
+    };
+    let [low, high] = off.to_ne_bytes();
+    [low, high, size, kind.0 as u8]
 }
 
 /// Returns a limit of the kernel; the largest number if it cannot be read.

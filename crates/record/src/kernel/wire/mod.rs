@@ -109,7 +109,12 @@ pub struct Sample<'a> {
     pub(crate) snapshot: u64,
     /// Position in the session's list of events.
     pub(crate) event: u8,
+    /// A field of a tracepoint, as the kernel has it; empty if the sample has none.
+    pub(crate) field: &'a [u8],
 }
+
+/// The most bytes of a field in a sample.
+pub(crate) const MAX_FIELD_BYTES: usize = limits::MAX_FIELD_LEN.0 as usize;
 
 /// Returns the buffer of the sampler from which a snapshot comes: what comes from one buffer is not interleaved.
 pub(crate) fn buffer_of(snapshot: u64) -> u32 {
@@ -351,7 +356,8 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
     let frames = bytes.get(size_of::<sample_record>()..).ok_or(short)?;
     let too_few = Undecodable::Frames { len: bytes.len(), frames: kernel_len + user_len };
     let (kernel, rest) = frames.split_at_checked(kernel_len * 8).ok_or(too_few)?;
-    let user = rest.get(..user_len * 8).ok_or(too_few)?;
+    let (user, rest) = rest.split_at_checked(user_len * 8).ok_or(too_few)?;
+    let field_len = usize::from(*bytes.get(offset_of!(sample_record, field_len)).ok_or(short)?);
     Ok(Sample {
         head,
         weight: u64_at(bytes, offset_of!(sample_record, weight)).ok_or(short)?,
@@ -361,6 +367,7 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
         user: Frames(user),
         snapshot: u64_at(bytes, offset_of!(sample_record, snapshot)).ok_or(short)?,
         event: *bytes.get(offset_of!(sample_record, event)).ok_or(short)?,
+        field: rest.get(..field_len).ok_or(short)?,
     })
 }
 

@@ -31,6 +31,16 @@ fn a_sample_has_kernel_frames_in_front_of_user_frames() {
 }
 
 #[test]
+fn a_field_is_behind_the_frames() {
+    let mut bytes = sample_bytes();
+    bytes[offset_of!(sample_record, field_len)] = 4;
+    bytes.extend_from_slice(b"dd\0\0");
+    let Ok(Event::Sample(sample)) = decode(&bytes) else { panic!("it is one") };
+    assert_eq!((sample.field, sample.user.leaf_first().count()), (&b"dd\0\0"[..], 1));
+    assert!(decode(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
 fn every_shorter_record_is_refused_with_its_length() {
     let bytes = sample_bytes();
     for len in 0..bytes.len() {

@@ -6,6 +6,7 @@
 //! everything before them. [`Tracker::settle`] then replays them in the order of time, so that every sample
 //! meets the address space in which it was taken.
 
+mod fields;
 mod known;
 mod notes;
 mod settle;
@@ -33,6 +34,7 @@ use crate::track::intern::Interner;
 use crate::track::snapshots::{Arriving, Snapshots};
 use crate::track::spaces::{Region, Spaces};
 use crate::track::stacks::Stacks;
+use fields::Fields;
 use notes::Notes;
 use waiting::{Backlog, Unplaced, What};
 use waits::Due;
@@ -75,6 +77,7 @@ pub(crate) struct Tracker {
     mappings: Vec<Mapping>,
     samples: Vec<Sample>,
     waits: Vec<Wait>,
+    fields: Fields,
     /// Waits whose user stack has not come yet.
     due: Due,
     losses: Vec<Loss>,
@@ -97,7 +100,6 @@ pub(crate) struct Tracker {
 impl Tracker {
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
-            pace,
             strings: Interner::weighing(1, REMEMBERED_BYTES, |text| text.len() + OF_EACH),
             tasks: Interner::new(0, REMEMBERED),
             images: Interner::new(0, REMEMBERED),
@@ -112,6 +114,8 @@ impl Tracker {
             mappings: Vec::new(),
             samples: Vec::new(),
             waits: Vec::new(),
+            fields: Fields::of(&pace),
+            pace,
             due: Due::default(),
             losses: Vec::new(),
             account: Account::default(),
@@ -254,6 +258,7 @@ impl Tracker {
             repair: StackRepair::NONE,
         };
         let snapshot = self.arriving.take(sample.snapshot).map(Box::new);
+        let field = self.field(sample, &row).map(Box::new);
         self.wait(
             head.time_ns,
             What::Sample(Unplaced {
@@ -264,6 +269,7 @@ impl Tracker {
                 user,
                 snapshot,
                 wait: None,
+                field,
             }),
         );
     }

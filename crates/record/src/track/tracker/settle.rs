@@ -82,7 +82,11 @@ impl Tracker {
             }
             _ => 0,
         };
-        self.samples.push(Sample { kernel_stack, user_stack, user_end, snapshot, ..sample.row });
+        let time_ns = match sample.field {
+            Some(field) => self.fields.settle(*field),
+            None => sample.row.time_ns,
+        };
+        self.samples.push(Sample { time_ns, kernel_stack, user_stack, user_end, snapshot, ..sample.row });
         self.totals.samples += 1;
         self.waits.extend(sample.wait.map(|wait| *wait));
         self.processes = self.processes.with(sample.tgid);

@@ -3,7 +3,7 @@
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, CountersV1, CpuTimesV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
     KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
     StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
@@ -30,6 +30,8 @@ impl Tracker {
         self.mappings.sort_by_key(|row| row.time_ns);
         self.samples.sort_by_key(|row| row.time_ns);
         self.waits.sort_by_key(|row| row.time_ns);
+        let mut fields = self.fields.take();
+        fields.sort_by_key(|row| row.time_ns);
         let (first_node, nodes) = self.stacks.take_new();
         self.code.extend(nodes.iter().filter_map(|node| match node.location {
             Location::Image { image, file_off } => Some((image, FileOff(file_off))),
@@ -66,6 +68,7 @@ impl Tracker {
             samples: SamplesV1::from_rows(&std::mem::take(&mut self.samples), &basis)
                 .expect("bug: samples out of order"),
             waits: WaitsV1::from_rows(&std::mem::take(&mut self.waits)),
+            fields: FieldsV1::from_rows(&fields),
             symbols: SymbolsV1::default(),
             unwind_rules: UnwindRulesV1::default(),
             image_parts: ImagePartsV1::default(),

@@ -10,6 +10,7 @@ fn tracker() -> Tracker {
         flush_bytes: 1 << 20,
         period_ns: 1_000_000,
         events: WaitEvents { off_cpu: 1, run_delay: 2 },
+        fields: Vec::new(),
     })
 }
 
@@ -38,6 +39,7 @@ fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
         user: wire::Frames::from_bytes(&frames),
         snapshot,
         event: 0,
+        field: &[],
     }));
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use icecore_elf::Avma;
-use icecore_format::records::{Change, Lifecycle, Mapping, Sample, Wait};
+use icecore_format::records::{Change, Field, Lifecycle, Mapping, Sample, Wait};
 
 use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
@@ -55,6 +55,8 @@ pub(super) struct Unplaced {
     pub(super) snapshot: Option<Box<Taken>>,
     /// The wait that the sample is of, if it is of one.
     pub(super) wait: Option<Box<Wait>>,
+    /// The field that the sample has, if it has one.
+    pub(super) field: Option<Box<Field>>,
 }
 
 impl Waiting {

@@ -175,7 +175,10 @@ impl Tracker {
             let snapshot = stack.and_then(|(_, _, taken)| taken.cloned()).map(Box::new);
             let wait = Some(Box::new(Wait { time_ns: kept_ns(time_ns), ..wait }));
             let (tgid, tid) = (ended.tgid, ended.tid);
-            self.wait(time_ns, What::Sample(Unplaced { row, tgid, tid, kernel, user, snapshot, wait }));
+            self.wait(
+                time_ns,
+                What::Sample(Unplaced { row, tgid, tid, kernel, user, snapshot, wait, field: None }),
+            );
         }
     }
 }
@@ -228,7 +231,13 @@ mod tests {
 
     fn tracker() -> Tracker {
         let events = WaitEvents { off_cpu: 1, run_delay: 2 };
-        Tracker::new(Pace { flush_ns: 1_000, flush_bytes: 1 << 20, period_ns: 1_000_000, events })
+        Tracker::new(Pace {
+            flush_ns: 1_000,
+            flush_bytes: 1 << 20,
+            period_ns: 1_000_000,
+            events,
+            fields: Vec::new(),
+        })
     }
 
     fn head(time_ns: u64) -> Head<'static> {
@@ -286,6 +295,7 @@ mod tests {
             kernel: Frames::from_bytes(&[]),
             user: Frames::from_bytes(&frames),
             snapshot: 0,
+            field: &[],
             event: 0,
         }));
     }

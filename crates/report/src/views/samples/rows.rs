@@ -11,6 +11,7 @@ use icecore_profile::named::entry::Entry;
 use icecore_profile::named::names::{Names, Side};
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::spaces::SpaceId;
+use icecore_profile::stacks::fields::{Field, Fields};
 use icecore_profile::stacks::hits::Key;
 use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, Role, Step, steps};
 use icecore_profile::stacks::waits::WaitRows;
@@ -26,6 +27,7 @@ pub(super) struct Lister<'a> {
     pub(super) matches: Matches,
     pub(super) waits: WaitRows,
     pub(super) kinds: Kinds<'a>,
+    pub(super) fields: Fields,
     /// For each function, whether it is an entry point.
     pub(super) entries: Vec<Entry>,
 }
@@ -43,6 +45,8 @@ struct SampleRow<'a> {
     cpu: u16,
     event: &'a str,
     weight: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a Field>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait: Option<WaitOf<'a>>,
     ended: &'static str,
@@ -132,6 +136,7 @@ impl<'a> Lister<'a> {
             cpu: sample.cpu,
             event: event.map_or("?", |event| &event.name),
             weight: sample.weight,
+            field: self.fields.get(self.fields.of(sample)),
             wait: self.wait(sample),
             ended: sample.user_end.name(),
             kernel_ended: sample.kernel_end.name(),
@@ -265,7 +270,11 @@ impl SampleRow<'_> {
             write!(out, "{} ", self.host)?;
         }
         let Self { comm, tgid, tid, cpu, event, weight, .. } = self;
-        writeln!(out, "{comm} {tgid}/{tid} [{cpu:03}] {seconds:.9}: {weight} {unit} {event}")?;
+        write!(out, "{comm} {tgid}/{tid} [{cpu:03}] {seconds:.9}: {weight} {unit} {event}")?;
+        if let Some(field) = self.field {
+            write!(out, " {field}")?;
+        }
+        writeln!(out)?;
         for frame in &self.frames {
             match frame.address {
                 Some(address) => write!(out, "    {address:>16x} {}", frame.shown)?,

@@ -38,6 +38,8 @@ pub enum By {
     Cgroup,
     /// Hosts.
     Host,
+    /// Fields of tracepoints.
+    Field,
     /// Kinds of waits.
     Wait,
     /// Processes that ended waits.
@@ -61,6 +63,7 @@ impl By {
             Self::Cpu => "cpu",
             Self::Cgroup => "cgroup",
             Self::Host => "host",
+            Self::Field => "field",
             Self::Wait => "wait",
             Self::Waker => "waker",
             Self::WakerThread => "waker-thread",

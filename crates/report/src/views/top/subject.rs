@@ -9,6 +9,7 @@ use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::waits::Waker;
 use icecore_profile::named::{ProfileRow, Thread};
 use icecore_profile::recording::cgroups::CgroupId;
+use icecore_profile::stacks::fields::Field;
 
 /// What a row stands for, by one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,6 +30,8 @@ pub(super) enum Subject {
     Cgroup(usize, CgroupId),
     /// A host.
     Host(usize),
+    /// A field, if the samples have one, and what stands for it.
+    Field(Option<Field>, String),
     /// The kind of waits, or what ended them if that is no thread.
     Wait(String),
 }
@@ -61,6 +64,8 @@ pub(crate) struct Facts {
     pub(in crate::views) cgroup: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) field: Option<Field>,
 }
 
 /// The value of one key.
@@ -89,6 +94,7 @@ impl Facts {
             comm: self.comm.or(more.comm),
             cgroup: self.cgroup.or(more.cgroup),
             cpu: self.cpu.or(more.cpu),
+            field: self.field.or(more.field),
         }
     }
 }
@@ -141,6 +147,7 @@ fn of_row(report: &Report<'_>, by: By, row: &ProfileRow) -> Subject {
         By::Cpu => Subject::Cpu(host_of(thread), row.cpu),
         By::Cgroup => Subject::Cgroup(host_of(thread), thread.cgroup),
         By::Host => Subject::Host(host_of(thread)),
+        By::Field => Subject::Field(thread.field.clone(), thread.field_name()),
         By::Wait => Subject::Wait(wait.map_or_else(|| NO_WAIT.to_owned(), |wait| wait.kind.name())),
         By::Waker | By::WakerThread => match wait.map(|wait| &wait.waker) {
             Some(Waker::Thread(it)) if by == By::Waker => of_process(it),
@@ -197,6 +204,7 @@ impl Value {
                 let name = &parts.hosts()[*host];
                 value(name, Facts { host: Some(name.clone()), ..Facts::default() })
             }
+            Subject::Field(field, name) => value(name, Facts { field: field.clone(), ..Facts::default() }),
             Subject::Wait(name) => value(name, Facts::default()),
         }
     }

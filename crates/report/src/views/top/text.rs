@@ -104,6 +104,7 @@ impl Top {
             By::Cpu => vec![("CPU", right)],
             By::Cgroup => vec![("CGROUP", left)],
             By::Host => vec![("HOST", left)],
+            By::Field => vec![("FIELD", left)],
             By::Wait => vec![("WAIT", left)],
             By::Image => vec![("IMAGE", left)],
             By::Function | By::Inlined if self.keys.contains(&By::Image) => vec![("FUNCTION", left)],
@@ -138,7 +139,9 @@ impl Top {
             By::Line if self.names_functions() => vec![value.place()],
             By::Line => vec![name, value.place()],
             By::Image if self.keys.len() > 1 => vec![image(value.image.as_deref())],
-            By::Comm | By::Cpu | By::Cgroup | By::Host | By::Wait | By::Image | By::Address => vec![name],
+            By::Comm | By::Cpu | By::Cgroup | By::Host | By::Field | By::Wait | By::Image | By::Address => {
+                vec![name]
+            }
         }
     }
 }

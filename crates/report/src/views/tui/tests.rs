@@ -14,7 +14,7 @@ fn profile(stacks: &[(&str, u64)]) -> Profile {
     let mut profile = fixture::profile(stacks);
     let thread = |tid, name: &str| {
         let (comm, process) = (name.into(), name.into());
-        Thread { part: 0, tgid: tid, tid, comm, process, cgroup: 0 }
+        Thread { part: 0, tgid: tid, tid, comm, process, cgroup: 0, field: None }
     };
     profile.threads = vec![thread(7, "make"), thread(8, "cc1")];
     for (number, row) in (0..).zip(&mut profile.rows) {
