@@ -319,6 +319,19 @@ fn root_versions_of_a_function_are_functions() {
     let program = compiled(dir.path(), "cc", &format!("-O1 -Wl,--no-as-needed {library}"), &sources);
     let found = rows(&record(&program, ["10", "20"]), "api", &[]);
     assert_shares(&found, &[("api@@V2", 0.67), ("api@V1", 0.33)]);
+    // Probes, too: each version is called 150 times, with an argument of its own.
+    let program = program.to_str().expect("UTF-8");
+    for (function, weights) in [("api@V1", &[10_000][..]), ("api@@V2", &[20_000]), ("api", &[10_000, 20_000])]
+    {
+        let event = format!("uprobe:{library}:{function},weight=arg1");
+        let recorded = Recorded::new(&["-e", &event, "--max-event-rate", "0"], &[program, "1", "2"]);
+        let mut found: Vec<u64> =
+            recorded.samples(&[]).iter().map(|sample| sample.number("weight") / 10).collect();
+        assert_eq!(found.len(), 150 * weights.len(), "{function}; lost: {}", recorded.lost());
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, weights, "{function}");
+    }
 }
 
 #[test]
