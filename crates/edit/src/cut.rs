@@ -50,6 +50,7 @@ pub fn cut(recording: &Recording, filter: &Filter, writer: &mut Writer) -> Resul
         filter,
         events: &events,
         idle: None,
+        tracing: None,
     };
     let excerpt = Excerpt { recording, selection, what: Contents::Wanted };
     let kept = filter.describe().unwrap_or_else(|| "everything".to_owned());

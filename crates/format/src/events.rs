@@ -103,6 +103,24 @@ pub fn usual(name: &str) -> &str {
     ALIASES.iter().find_map(|(alias, usual)| (*alias == name).then_some(*usual)).unwrap_or(name)
 }
 
+/// Returns true if an event of this name is a tracepoint: `CATEGORY:NAME`. The names of probes begin with what they are, and a counter
+/// has its modifiers behind the colon.
+pub fn is_tracepoint(name: &str) -> bool {
+    const PROBES: [&str; 7] = ["uprobe", "uretprobe", "usdt", "kprobe", "kretprobe", "fentry", "fexit"];
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_raw = |part: &str| {
+        part.strip_prefix('r').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    name.split_once(':').is_some_and(|(category, name)| {
+        is_word(category)
+            && is_word(name)
+            && !PROBES.contains(&category)
+            && find(category).is_none()
+            && !is_raw(category)
+    })
+}
+
 /// Lists the aliases.
 pub fn aliases() -> impl Iterator<Item = &'static str> {
     ALIASES.iter().map(|(alias, _)| *alias)
@@ -121,6 +139,28 @@ pub fn unit(kind: u32, config: u64, called: &str) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tracepoints_are_told_from_counters_and_probes_by_name() {
+        for name in ["sched:sched_switch", "syscalls:sys_enter_write", "irq_vectors:local_timer_entry", "u:u"]
+        {
+            assert!(is_tracepoint(name), "{name}");
+        }
+        for name in [
+            "cycles",
+            "cycles:u",
+            "cs:k",
+            "r01c2:u",
+            "uprobe:/bin/x:f",
+            "kprobe:vfs_read",
+            "fexit:f",
+            "usdt:a:b:c",
+            ":a",
+            "a:",
+        ] {
+            assert!(!is_tracepoint(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_and_numbers_lead_to_each_other() {

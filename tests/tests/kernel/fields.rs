@@ -100,3 +100,36 @@ fn root_fields_have_signs_and_texts() {
     let without = of("syscalls:sys_enter_dup2");
     assert_eq!(without.keys().collect::<Vec<_>>(), ["(no field)"], "the event has none");
 }
+
+#[test]
+fn root_stacks_of_tracepoints_begin_with_the_function_that_has_it() {
+    let events = ["syscalls:sys_enter_write", "raw_syscalls:sys_exit", "sched:sched_process_exit"];
+    let recorded = recorded(&events, "");
+    let leaves = |options: &[&str]| -> BTreeMap<String, u64> {
+        let mut leaves = BTreeMap::new();
+        for sample in recorded.samples(options) {
+            let leaf = sample.names("kernel").first().map(|name| (*name).to_owned());
+            *leaves.entry(leaf.unwrap_or_default()).or_default() += 1;
+        }
+        leaves
+    };
+    let (shown, all) = (leaves(&[]), leaves(&["--tracing"]));
+    let is_tracing = |name: &str| name.starts_with("perf_syscall_") || name.starts_with("__traceiter_");
+    // Which functions of tracing are on a stack depends on the kernel. Linux 6.18 has some of them.
+    if all.keys().any(|name| is_tracing(name)) {
+        let note = text(&recorded, "top", &[]);
+        assert!(note.contains("begin with the function that has the tracepoint (--tracing"), "{note}");
+        assert!(!text(&recorded, "top", &["--tracing"]).contains("the function that has the tracepoint"));
+    }
+    assert!(!shown.keys().any(|name| is_tracing(name)), "{shown:?}");
+    assert_eq!(shown.values().sum::<u64>(), all.values().sum::<u64>(), "no sample is left out");
+    assert!(!shown.contains_key("") || all.contains_key(""), "no stack is emptied: {shown:?}");
+    let top = recorded.json("top", &["--event", "raw_syscalls:*", "--kernel"]);
+    let rows = top["rows"].as_array().expect("rows");
+    assert!(!rows.iter().any(|row| row["name"].as_str().is_some_and(is_tracing)), "{rows:?}");
+    let path = recorded.path();
+    let cut = path.with_extension("cut");
+    report(&["cut".as_ref(), path.as_os_str(), "-o".as_ref(), cut.as_os_str()]);
+    let of_cut: Value = icecore_tests::machine::json("summary", &cut);
+    assert_eq!(of_cut["samples"].as_u64(), Some(all.values().sum()), "the file keeps all");
+}

@@ -29,6 +29,7 @@ use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::idle::IdleWaits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
 use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, suspects};
+use crate::stacks::tracing::{Tracing, has_tracepoints};
 use crate::stacks::waits::WaitGroups;
 use crate::stacks::waits::wakers::WakerStacks;
 use crate::stacks::weigh::weigh;
@@ -64,6 +65,8 @@ pub struct Loaded<'a> {
     pub fields: Fields,
     /// The waits of kernel threads without work, if they are left out.
     idle: Option<IdleWaits>,
+    /// The functions of tracing in stacks of tracepoints, if they are left out.
+    tracing: Option<Tracing>,
     /// Where files of images are searched.
     pub search: &'a Search,
     /// Walks that cannot be whole. Finding them takes time.
@@ -119,7 +122,9 @@ impl<'a> Loaded<'a> {
         // Whether a thread has work is seen in its stack.
         let has_waits = recording.entries().iter().any(|entry| entry.header.kind == Kind::WAITS);
         let skips_idle = filter.skips_idle && has_waits;
-        let is_part = filter.skips_blocks() && !skips_idle && needed::is_possible(recording);
+        let skips_tracing = filter.skips_tracing && has_tracepoints(recording);
+        let sees_all = skips_idle || skips_tracing;
+        let is_part = filter.skips_blocks() && !sees_all && needed::is_possible(recording);
         let wakers = apart.waits == WaitsApart::Wakers;
         let Begun { mut tables, spaces, stacks } = if is_part {
             Begun::of(load_without_nodes(recording))
@@ -140,7 +145,9 @@ impl<'a> Loaded<'a> {
         let has = Extent { nodes: !is_part, wakers };
         let (repaired, calls) = stacks.take(source, &mut tables, has, &counted);
         let idle = skips_idle.then(|| IdleWaits::find(&tables));
-        let selection = Selection { idle: idle.as_ref(), ..source.selection(&tables) };
+        let tracing = skips_tracing.then(|| Tracing::find(&tables));
+        let selection =
+            Selection { idle: idle.as_ref(), tracing: tracing.as_ref(), ..source.selection(&tables) };
         let samples = |entry: &_| repaired.samples(recording, &tables, entry);
         let wakers = wakers.then(|| WakerStacks::find(selection, samples));
         let waits = if apart.needs_waits() {
@@ -176,6 +183,7 @@ impl<'a> Loaded<'a> {
             waits,
             fields,
             idle,
+            tracing,
             search,
             suspects: OnceLock::new(),
             calls,
@@ -193,7 +201,8 @@ impl<'a> Loaded<'a> {
 
     /// Returns the selection of samples.
     pub fn selection(&self) -> Selection<'_> {
-        Selection { idle: self.idle.as_ref(), ..self.source().selection(&self.tables) }
+        let (idle, tracing) = (self.idle.as_ref(), self.tracing.as_ref());
+        Selection { idle, tracing, ..self.source().selection(&self.tables) }
     }
 
     /// Returns true if the outermost frame of a user stack is a proven start. `begins` is true if its name is that of an entry

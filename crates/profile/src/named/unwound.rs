@@ -89,7 +89,7 @@ impl<'a> Source<'a> {
     /// Returns the selection of samples.
     pub(super) fn selection(self, tables: &'a Tables) -> Selection<'a> {
         let Self { spaces, cgroups, filter, events, .. } = self;
-        Selection { tables, spaces, cgroups, filter, events, idle: None }
+        Selection { tables, spaces, cgroups, filter, events, idle: None, tracing: None }
     }
 
     /// Marks signal trampolines on walks; returns the marks.

@@ -34,6 +34,8 @@ pub struct Filter {
     pub sides: Sides,
     /// Waits of kernel threads without work are left out.
     pub skips_idle: bool,
+    /// Stacks of tracepoints are shown without the kernel's functions of tracing.
+    pub skips_tracing: bool,
 }
 
 /// Which frames of a stack are kept.

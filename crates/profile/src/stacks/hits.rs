@@ -90,6 +90,8 @@ pub struct SampleFacts {
     pub unshown: Vec<SeenEvent>,
     /// Waits of kernel threads without work that are left out: their number and their time, ns.
     pub idle: (u64, u64),
+    /// Samples of tracepoints whose stacks are shown without the kernel's functions of tracing.
+    pub shortened: u64,
     /// Weights are in two to the power of so many units of the event: 0, unless their sum is more than 64 bits hold.
     pub shift: u32,
 }

@@ -2,12 +2,14 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`fields`] | fields of tracepoints |
 //! | `idle` | waits of kernel threads without work |
 //! | `selection`, [`hits`] | samples, filtered and made distinct |
 //! | [`repair`](mod@repair) | unwinds stacks of code without frame pointers |
 //! | `counters` | values of counters, filtered |
 //! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
+//! | `tracing` | functions of the kernel that only run because a tracepoint is watched |
 //! | [`mounts`] | the mount namespace of recorded paths |
 //! | [`unwind_tables`] | the unwind tables in the files of an image |
 //! | [`waits`] | what rows of waits say of samples; kinds of waits |
@@ -23,6 +25,7 @@ pub mod locate;
 pub mod mounts;
 pub mod repair;
 mod selection;
+pub(crate) mod tracing;
 pub mod unwind_tables;
 pub mod waits;
 pub(crate) mod weigh;

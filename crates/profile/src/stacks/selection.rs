@@ -11,6 +11,7 @@ use crate::recording::filter::{Filter, Sides};
 use crate::recording::load::Tables;
 use crate::recording::spaces::{SpaceId, Spaces};
 use crate::stacks::idle::IdleWaits;
+use crate::stacks::tracing::Tracing;
 
 /// What samples share that hit the same code in the same thread or process. The order makes equal stacks neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +70,8 @@ pub struct Selection<'a> {
     pub events: &'a ChosenEvents,
     /// The waits of kernel threads without work, if they are left out.
     pub idle: Option<&'a IdleWaits>,
+    /// The functions of tracing in stacks of tracepoints, if they are left out.
+    pub tracing: Option<&'a Tracing>,
 }
 
 impl Selection<'_> {
@@ -114,10 +117,11 @@ impl Selection<'_> {
         {
             return None;
         }
+        let kernel_stack = self.tracing.map_or(sample.kernel_stack, |tracing| tracing.shown(sample));
         let (user, kernel) = match self.filter.sides {
-            Sides::Both => (sample.user_stack, sample.kernel_stack),
+            Sides::Both => (sample.user_stack, kernel_stack),
             Sides::User => (sample.user_stack, 0),
-            Sides::Kernel => (0, sample.kernel_stack),
+            Sides::Kernel => (0, kernel_stack),
         };
         let (task, end, in_kernel) = (sample.task, sample.user_end, sample.kernel_stack != 0);
         let Phase { space, cgroup, .. } = *phase;

@@ -41,6 +41,9 @@ pub struct Select {
     /// Also waits of kernel threads that have no work
     #[arg(long)]
     pub idle: bool,
+    /// Show in stacks of tracepoints the kernel's own functions that call the sampler, too (perf_syscall_enter)
+    #[arg(long)]
+    pub tracing: bool,
     /// Only samples with a function anywhere in the stack that has this name, or that matches
     #[arg(long, value_name = "NAME|REGEX")]
     pub focus: Option<NamePattern>,
@@ -111,6 +114,7 @@ impl Which {
             to: self.to,
             sides: Sides::Both,
             skips_idle: false,
+            skips_tracing: true,
         }
     }
 }
@@ -131,6 +135,7 @@ impl Select {
                 _ => Sides::Both,
             },
             skips_idle: !self.idle,
+            skips_tracing: !self.tracing,
             ..filter
         }
     }
@@ -162,6 +167,7 @@ impl Select {
             (self.user, " --user"),
             (self.kernel, " --kernel"),
             (self.idle, " --idle"),
+            (self.tracing, " --tracing"),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()

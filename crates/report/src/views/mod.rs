@@ -111,6 +111,14 @@ fn omissions(report: &Report<'_>, page: &mut Page) {
             format!("{} {are} without work left out, {} (--idle shows them)", count(idle), duration(idle_ns));
         page.sentence(Style::Dim, 0, &text);
     }
+    let shortened = report.loaded.hits.seen.shortened;
+    if shortened > 0 {
+        let text = format!(
+            "the stacks of {} begin with the function that has the tracepoint (--tracing shows what it calls)",
+            things(shortened, "sample")
+        );
+        page.sentence(Style::Dim, 0, &text);
+    }
     let without = report.loaded.hits.seen.without_frames;
     if without > 0 {
         page.styled(

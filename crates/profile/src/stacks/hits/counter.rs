@@ -27,6 +27,8 @@ pub(super) struct Counter<'a> {
     events: [[Sums; EVENTS]; 2],
     /// Samples and weight of waits without work that are left out.
     idle: Sums,
+    /// Samples whose stacks are shown without functions of tracing.
+    shortened: u64,
     damage: Vec<Damage>,
     /// The task under which each task is counted, and its phase at its last sample.
     phases: Map<u32, (u32, Phase)>,
@@ -74,6 +76,7 @@ impl<'a> Counter<'a> {
             wall,
             events,
             idle: (0, 0),
+            shortened: 0,
             damage,
             phases,
             leaders,
@@ -128,6 +131,7 @@ impl<'a> Counter<'a> {
             self.without_frames += 1;
             return;
         }
+        self.shortened += u64::from(key.kernel != 0 && key.kernel != sample.kernel_stack);
         let event = if self.apart.events { sample.event } else { 0 };
         let cpu = if self.apart.cpus { sample.cpu } else { 0 };
         let (user, kernel) = if self.apart.no_stacks { (0, 0) } else { (key.user, key.kernel) };
@@ -174,6 +178,7 @@ impl<'a> Counter<'a> {
         }
         self.without_frames += other.without_frames;
         add(&mut self.idle, other.idle);
+        self.shortened += other.shortened;
         self.recorded += other.recorded;
         let events = self.events.iter_mut().flatten().zip(other.events.into_iter().flatten());
         events.for_each(|(sum, more)| add(sum, more));
@@ -239,8 +244,8 @@ impl<'a> Counter<'a> {
             let hit = (0..=u8::MAX).zip(sums).filter(|(_, (samples, _))| *samples > 0);
             hit.map(seen).collect()
         });
-        let Self { without_frames, idle, shift, .. } = self;
-        let seen = SampleFacts { without_frames, events, unshown, idle, shift };
+        let Self { without_frames, idle, shortened, shift, .. } = self;
+        let seen = SampleFacts { without_frames, events, unshown, idle, shortened, shift };
         Hits { rows, cells, moments, seen, slices: self.slices, wall, damage: self.damage }
     }
 }

@@ -85,6 +85,7 @@ impl Recorded {
             filter: &filter,
             events: &events,
             idle: None,
+            tracing: None,
         };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
         let mut batch = Batch::new(selection, &locator, &tables, &mut unwinder);
