@@ -65,6 +65,14 @@ fn root_samples_have_a_field_in_every_view() {
     let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
     let of_8 = folded.lines().filter(|line| line.starts_with("fd=8;")).filter_map(count).sum::<u64>();
     assert_eq!(of_8, 50, "{folded}");
+    let timeline = recorded.json("timeline", &["--by", "field"]);
+    assert_eq!(
+        (&timeline["rows"][0]["kind"], &timeline["rows"][0]["name"]),
+        (&json!("field"), &json!("fd=8"))
+    );
+    assert_eq!(timeline["rows"][0]["total"], 50_000);
+    assert!(text(&recorded, "timeline", &["--by", "field"]).contains("fd=77"));
+    assert!(text(&recorded, "timeline", &["--by", "field", "--csv"]).contains(",field,fd=77,"));
     assert!(text(&recorded, "tree", &["--root", "field"]).contains("fd=8"));
     assert!(text(&recorded, "samples", &[]).contains(" bytes syscalls:sys_enter_write fd=77\n"));
 }

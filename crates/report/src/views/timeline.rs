@@ -32,9 +32,9 @@ Examples:
 
 Of twenty recordings in which nothing changes, at most one shows a change. A share of a row is its share of everything \
 at that time; a level lasts at least six of the slices in which timeline searches changes. It searches the 100 \
-heaviest rows of each kind, shown or not; processes and threads with one name count as one, as in diff.")]
+heaviest rows of each kind but fields, shown or not; processes and threads with one name count as one, as in diff.")]
 pub struct Args {
-    /// Show rows of this kind: process (with the heaviest functions), thread, function or image
+    /// Show rows of this kind: process (with the heaviest functions), thread, function, image, or field (of a tracepoint)
     #[arg(long, value_name = "WHAT", default_value = "process", hide_possible_values = true)]
     pub by: TimelineBy,
     /// Show self or total of functions and images
@@ -63,6 +63,7 @@ impl View for Args {
         Needs {
             apart: Apart {
                 threads: self.by == TimelineBy::Thread,
+                fields: self.by == TimelineBy::Field,
                 slices: Some(slicing(self, width)),
                 spreads_waits: true,
                 // A heat map shows no functions, and a second of it has more slices than the whole of other views.
@@ -102,6 +103,8 @@ pub enum TimelineBy {
     Function,
     /// Executable files.
     Image,
+    /// Fields of tracepoints.
+    Field,
 }
 
 impl TimelineBy {
@@ -112,6 +115,7 @@ impl TimelineBy {
             Self::Thread => "thread",
             Self::Function => "function",
             Self::Image => "image",
+            Self::Field => "field",
         }
     }
 }

@@ -60,6 +60,7 @@ fn cells(what: &What) -> [String; 6] {
         What::Processes { comm } => ["process".into(), comm.to_string(), none(), none(), none(), none()],
         What::Threads { comm } => ["thread".into(), comm.to_string(), none(), none(), none(), none()],
         What::Image { name } => ["image".into(), name.clone(), name.clone(), none(), none(), none()],
+        What::Field { name } => ["field".into(), name.clone(), none(), none(), none(), none()],
         What::Process(owner) | What::Thread(owner) => {
             let kind = if matches!(what, What::Thread(_)) { "thread" } else { "process" };
             let tid = owner.tid.map(|tid| tid.to_string()).unwrap_or_default();

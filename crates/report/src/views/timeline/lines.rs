@@ -53,6 +53,9 @@ pub(super) enum What {
     Image {
         name: String,
     },
+    Field {
+        name: String,
+    },
 }
 
 /// A row before it is drawn: its weight in each bucket of time.
@@ -87,6 +90,7 @@ pub(super) fn series(report: &Report<'_>, options: &Args, time: Buckets) -> Vec<
             all
         }
         TimelineBy::Thread => of_owners(report, cli::Owner::Thread, time, most),
+        TimelineBy::Field => of_fields(profile, time, most),
         by => of_code(profile, by, options.sort, time, most),
     }
 }
@@ -103,6 +107,8 @@ pub(super) fn searched(report: &Report<'_>, options: &Args, time: Buckets) -> Ve
             all
         }
         TimelineBy::Thread => of_names(report, cli::Owner::Thread, time, most),
+        // `diff`, which shows the reasons for changes, compares no fields.
+        TimelineBy::Field => Vec::new(),
         by => of_code(profile, by, options.sort, time, most),
     }
 }
@@ -127,6 +133,15 @@ fn of_owners(report: &Report<'_>, by: cli::Owner, time: Buckets, most: usize) ->
         if by == cli::Owner::Process { What::Process(owner) } else { What::Thread(owner) }
     };
     of_threads(profile, time, &owners.of_thread, owners.keys.len(), what, most)
+}
+
+fn of_fields(profile: &Profile, time: Buckets, most: usize) -> Vec<RowSeries> {
+    let mut names: Interned<String> = Interned::new();
+    let of_thread: Vec<u32> =
+        profile.threads.iter().map(|thread| names.intern(thread.field_name())).collect();
+    let names = names.into_items();
+    let what = |group: u32| What::Field { name: names[group as usize].clone() };
+    of_threads(profile, time, &of_thread, names.len(), what, most)
 }
 
 /// Adds up the heaviest groups of threads.

@@ -74,6 +74,7 @@ impl Timeline {
         match rows.first().map(|row| &row.what) {
             Some(What::Function { .. }) => heads.extend([("IMAGE", Align::Left), ("FUNCTION", Align::Left)]),
             Some(What::Image { .. }) => heads.push(("IMAGE", Align::Left)),
+            Some(What::Field { .. }) => heads.push(("FIELD", Align::Left)),
             first => {
                 let owners = rows.iter().filter_map(|row| match &row.what {
                     What::Process(owner) | What::Thread(owner) => Some(owner),
@@ -165,7 +166,7 @@ impl What {
             (Self::Image { .. }, "total") => " --by image --sort total",
             (Self::Image { .. }, _) => " --by image",
             (Self::Function { .. }, "total") => " --sort total",
-            (Self::Function { .. }, _) => "",
+            (Self::Function { .. } | Self::Field { .. }, _) => "",
         }
     }
 
@@ -177,7 +178,7 @@ impl What {
             Self::Function { name, image } => {
                 vec![cut(short(image.as_deref().unwrap_or("-")), 20).into_owned(), name.clone()]
             }
-            Self::Image { name } => vec![name.clone()],
+            Self::Image { name } | Self::Field { name } => vec![name.clone()],
         }
     }
 
@@ -193,7 +194,9 @@ impl What {
             }
             Self::Processes { comm } => format!("process `{}`", cut(comm, NAME)),
             Self::Threads { comm } => format!("thread `{}`", cut(comm, NAME)),
-            Self::Function { name, .. } | Self::Image { name } => format!("`{}`", name::short(name, NAME)),
+            Self::Function { name, .. } | Self::Image { name } | Self::Field { name } => {
+                format!("`{}`", name::short(name, NAME))
+            }
         }
     }
 }
