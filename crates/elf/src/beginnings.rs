@@ -122,7 +122,7 @@ fn x86_64(code: &[u8], at: Svma, note: &mut dyn FnMut(u64)) {
             _ => continue,
         };
         let Some(distance) = code.get(off + len - 4..off + len) else { continue };
-        let distance = i32::from_le_bytes(distance.try_into().expect("4 bytes"));
+        let distance = i32::from_le_bytes(distance.try_into().expect("bug: not 4 bytes"));
         note(at.0.wrapping_add((off + len) as u64).wrapping_add_signed(distance.into()));
     }
 }

@@ -82,7 +82,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("samples", SamplesV1: first_ns last_ns processes period unit_ns newest_stack late cpu event
             user_end kernel_end task user_new user_known kernel_new kernel_known weight snapshot first_snapshot),
         compiled!("kernel_symbols", KernelSymbolsV1: start len name module),
-        compiled!("losses", LossesV1: time_ns cpu cause count),
+        compiled!("losses", LossesV1: time_ns cpu cause count event weight),
         compiled!("receipt", ReceiptV1: end_ns samples lost user_cpu_ns kernel_cpu_ns peak_rss_bytes bpf_runs bpf_ns
             ring_high_water_bytes file_bytes cut_from_ns cut_to_ns kept_samples exit_code end_reason),
         compiled!("symbols", SymbolsV1: image start len bias whole name_count names name_lens file files
@@ -91,7 +91,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens rules rules_lens line_count line_off file
             line),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
-        compiled!("names", NamesV1: image file_off address back depth function file line name symbol declared_file
+        compiled!("names", NamesV1: image file_off address back depth calls function file line name symbol declared_file
             declared_line unit entry first symbol_file alias_count alias texts text_lens),
         compiled!("left_out", LeftOutV1: image why needed_bytes free_bytes),
         compiled!("stack_code", StackCodeV1: first_id base offset),

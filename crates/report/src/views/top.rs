@@ -37,7 +37,7 @@ Examples:
   icecore-report top demo.icecore --sort comm,dso,symbol  in the words of perf report
   icecore-report top demo.icecore --by cpu,comm           which threads ran on which CPU
   icecore-report top demo.icecore --by cgroup             services and containers
-  icecore-report top demo.icecore --by field              values of a field of a tracepoint (-e …,field=NAME)
+  icecore-report top demo.icecore --by field              values of a field (-e EVENT,field=FIELD)
   icecore-report top demo.icecore --by inlined            each inlined function as a row
   icecore-report top demo.icecore --event off-cpu         where threads waited (--off-cpu)
   icecore-report top demo.icecore --by wait               for what they waited: disk, lock, socket
