@@ -28,11 +28,36 @@ pub(super) fn mark(located: &Located, names: &mut Names) {
     marked.into_iter().for_each(|(position, function)| names.functions[position as usize] = function);
 }
 
-/// Returns true if this is another function of the same code. Names that differ by their beginning alone are those of one function and
-/// of its helper (`free`, `__libc_free`).
+/// Returns true if this is another function of the same code. A name that only adds to the other one (`open`, `open64`), and one that is
+/// reserved for libraries themselves (`__libc_free`), are those of one function.
 fn is_other(function: &Function, called: &str) -> bool {
     let own = function.own_name();
-    function.aliases.iter().any(|alias| **alias == *called)
-        && !own.ends_with(called)
-        && !called.ends_with(own)
+    let adds = |a: &str, b: &str| a.starts_with(b) || a.ends_with(b);
+    let are_of_one =
+        adds(own, called) || adds(called, own) || [own, called].iter().any(|name| name.starts_with('_'));
+    !are_of_one && function.aliases.iter().any(|alias| **alias == *called)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_library_adds_are_no_other_functions() {
+        let of = |name: &str, called: &str| {
+            let aliases = [called, "more"].map(Into::into).into();
+            is_other(&Function { aliases, ..Function::new(name) }, called)
+        };
+        assert!(of("alpha(int)", "beta(int)") && of("memcpy", "memmove") && of("A::f()", "B::f()"));
+        for (name, called) in [
+            ("free", "__libc_free"),
+            ("open", "open64"),
+            ("__open64_nocancel", "__open_nocancel"),
+            ("fopen64", "_IO_new_fopen"),
+            ("same", "same"),
+        ] {
+            assert!(!of(name, called) && !of(called, name), "{name} {called}");
+        }
+        assert!(!is_other(&Function::new("alpha"), "beta"), "nobody says that it has this name");
+    }
 }
