@@ -111,7 +111,7 @@ fn root_code_that_a_program_has_moved_keeps_its_names_if_its_bytes_are_those_of_
     };
     let leaves = samples.iter().filter(is_leaf_moved).count() as f64 / samples.len() as f64;
     let told = health["moved_share"].as_f64().expect("some code has moved");
-    assert!((told - leaves).abs() < 0.01 && told > 0.5, "{told}, not {leaves}");
+    assert!((told - leaves).abs() < 0.01 && told > 0.4, "{told}, not {leaves}");
     let frames = below.iter().filter_map(|sample| sample.0["frames"].as_array()).flatten();
     let is_marked =
         |name: &str| frames.clone().filter(|frame| frame["name"] == name).all(|frame| frame["moved"] == true);
