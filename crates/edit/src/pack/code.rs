@@ -58,7 +58,7 @@ pub struct MissingCode {
     pub places: u64,
 }
 
-/// A stretch that is wanted.
+/// A stretch of code to store.
 #[derive(Debug)]
 struct Asked {
     stretch: Stretch,

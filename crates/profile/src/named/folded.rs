@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::named::names::{Function, Names};
 use crate::stacks::locate::Located;
 
-/// Puts behind the name of a function those other names of its code by which the calls on the stacks name it: `alpha or beta`.
+/// Adds to the name of each function the other names by which calls on the stacks name its code: `alpha or beta`.
 pub(super) fn mark(located: &Located, names: &mut Names) {
     let mut others: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for spot in located.spots.iter().skip(1) {
