@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use icecore_format::records::Cause;
 
 use icecore_record::cli::summary::tell;
+use icecore_record::foreign::Keeper;
 use icecore_record::frame_pointers::FramePointers;
 use icecore_record::kernel::events;
 use icecore_record::kernel::sampler::{Sampler, WAYS};
@@ -69,9 +70,11 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
     let queues = events::open_queues()?;
     let cpus = u32::try_from(options.cpus.len())?;
     sampler.arm_tasks()?;
-    let frame_pointers = Some(FramePointers::new(&sampler, false)?);
+    let keeper = Keeper::start()?;
+    let frame_pointers = Some(FramePointers::new(&sampler, false, &keeper.door())?);
     let processes = Processes {
         followed: None,
+        door: keeper.door(),
         frame_pointers,
         sent_pages: Some(sampler.sent_pages()?),
         kernel_names: sampler.kernel_names(),
@@ -137,12 +140,18 @@ impl Captured {
         // The times are in the past, so batches are due by their size only.
         let options = &Options { flush_ns: u64::MAX, embed: Embed::None, ..options.clone() };
         let nobody = Nobody::default();
+        let keeper = Keeper::start().expect("a process");
         thread::scope(|scope| {
             let mut pool = Vec::new();
             for _ in 0..trackers {
                 let (chunks_to, chunks) = sync_channel(WAITING);
-                let processes =
-                    Processes { followed: None, frame_pointers: None, sent_pages: None, kernel_names: None };
+                let processes = Processes {
+                    followed: None,
+                    door: keeper.door(),
+                    frame_pointers: None,
+                    sent_pages: None,
+                    kernel_names: None,
+                };
                 pool.push((chunks_to, Tracker::start(scope, chunks, processes, options, &nobody)));
             }
             let tracker_of = |ring: u32| ring as usize % trackers;

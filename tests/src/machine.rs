@@ -3,8 +3,10 @@
 //! | room | what lives there |
 //! |---|---|
 //! | `programs` | the programs that are recorded |
+//! | `served` | a file on a file system that a program serves |
 
 mod programs;
+mod served;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use icecore_format::read::Recording;
 use serde_json::Value;
 
 pub use programs::*;
+pub use served::Served;
 
 /// Builds the programs of the workspace once, and returns the path of one.
 pub fn program(name: &str) -> PathBuf {

@@ -15,6 +15,7 @@
 //! | `skeleton` | the BPF programs, and the types and numbers of bpf/wire.h, as build.rs generates them |
 //! | `sys` | system calls: perf events, the paused child, clocks, resource use. The only `unsafe` |
 //! | `proc` | text of `/proc` and `/sys`: mappings, kernel symbols, CPUs, cgroups |
+//! | `foreign` | files and memory of others, read by processes for which nobody waits |
 //! | `settings` | the settings of a recording, as plain types |
 //! | `kernel` | loads the BPF programs, opens the perf events that run them, decodes their records |
 //! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
@@ -31,6 +32,8 @@
 pub mod cli;
 #[doc(hidden)]
 pub mod collect;
+#[doc(hidden)]
+pub mod foreign;
 #[doc(hidden)]
 pub mod frame_pointers;
 #[doc(hidden)]

@@ -35,7 +35,7 @@ pub struct Identity {
     pub size_bytes: u64,
     /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
     pub modified_unix_ns: u64,
-    /// Which file it was on the recorded machine; `None` if that is unknown, or a build-id says more.
+    /// Which file it was on the recorded machine; `None` if that is unknown.
     pub inode: Option<Inode>,
     /// The recording has another file of the same path, size and time, so that these three prove nothing.
     pub has_double: bool,

@@ -1,14 +1,13 @@
 //! Files and memory that look alike, through real eBPF: each has its own names, because two files count as one only if that is proven.
 
 use std::fs::{File, Permissions};
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use icecore_tests::machine::{
-    Recorded, Sample, copy, moved, send, shares_memory, skip, swapped, swapped_large, swapped_small,
+    Recorded, Sample, Served, copy, moved, shares_memory, swapped, swapped_large, swapped_small,
 };
 
 /// Returns the share of the samples below `main` that have a function.
@@ -118,33 +117,6 @@ fn root_code_that_a_program_has_moved_keeps_its_names_if_its_bytes_are_those_of_
     assert!(is_marked("moved") && is_marked("calls_moved") && !is_marked("stays") && !is_marked("main"));
 }
 
-/// A file that only one user may open; unmounted when this is dropped.
-struct Denied(Child, PathBuf);
-
-impl Denied {
-    /// Serves a program in a folder.
-    fn new(folder: &Path, program: &Path) -> Self {
-        if let Err(error) = File::open("/dev/fuse") {
-            skip(&format!("there is no FUSE here: {error}"));
-        }
-        std::fs::create_dir(folder).expect("room");
-        let mut server = Command::new("python3");
-        server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/denied.py")).arg(folder).arg(program);
-        let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is installed");
-        let mut said = String::new();
-        BufReader::new(server.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");
-        assert_eq!(said, "ready\n");
-        Self(server, folder.join("program"))
-    }
-}
-
-impl Drop for Denied {
-    fn drop(&mut self) {
-        send(libc::SIGTERM, self.0.id());
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn root_files_that_nobody_may_open_are_read_from_the_memory_of_their_process() {
     const USER: u32 = 65534;
@@ -172,10 +144,10 @@ int main(void) { double end = now() + 2.5; do middle(); while (now() < end); }
             .arg("-o")
             .arg(&program);
         assert!(compiler.status().expect("a compiler").success());
-        let served = Denied::new(&dir.path().join("mount"), &program);
-        let refused = File::open(&served.1).expect_err("root may not");
+        let served = Served::new(&dir.path().join("mount"), &program, Some(USER));
+        let refused = File::open(&served.file).expect_err("root may not");
         assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
-        let mut child = Command::new(&served.1).uid(USER).gid(USER).spawn().expect("its user may");
+        let mut child = Command::new(&served.file).uid(USER).gid(USER).spawn().expect("its user may");
         let recorded = Recorded::new(&["-F", "499", "-q", "-p", &child.id().to_string()], &[] as &[&str]);
         assert!(child.wait().expect("it ends").success());
         let health = recorded.json("health", &[]);

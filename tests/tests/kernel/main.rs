@@ -16,6 +16,7 @@ mod diff;
 mod embed;
 mod embed_files;
 mod fields;
+mod foreign;
 #[cfg(target_arch = "x86_64")]
 mod frame_pointers;
 mod frames;

@@ -509,3 +509,53 @@ fn a_table_that_is_not_true_is_found() {
     let circle: Uses = [used("a", &[]), used("b", &["a", "c"]), used("c", &["b"]), used("d", &[])].into();
     assert_eq!(faults(table, &circle), ["`c` must stand above `b`"]);
 }
+
+/// Rooms of the recorder that look at files and processes of others, and what they may open themselves, by file: text of the kernel, and the
+/// cache of the recorder's own user.
+const WITH_ONE_DOOR: [&str; 5] = ["machine", "track", "collect", "frame_pointers", "threads"];
+const OPENS_ITS_OWN: [&str; 1] = ["frame_pointers/kept.rs"];
+
+/// Returns the lines that open a file, or ask a file system for one, outside of `/proc` and `/sys`.
+fn opens(source: &str) -> Vec<&str> {
+    let words = [
+        "File::open",
+        "OpenOptions",
+        "fs::metadata",
+        "fs::symlink_metadata",
+        "fs::read",
+        "fs::canonicalize",
+        ".exists()",
+    ];
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let is_of_kernel =
+        |line: &str| ["\"/proc/", "\"/sys/", "CLOCK_SOURCE", "&root)"].iter().any(|path| line.contains(path));
+    code.lines().filter(|line| words.iter().any(|word| line.contains(word)) && !is_of_kernel(line)).collect()
+}
+
+#[test]
+fn files_of_others_are_opened_by_one_door() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/record/src");
+    let mut seen = 0;
+    for room in WITH_ONE_DOOR {
+        let mut folders = vec![sources.join(room)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a room").map(|entry| entry.expect("a file").path())
+            {
+                let name = entry.strip_prefix(&sources).expect("below").to_string_lossy().into_owned();
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if !name.ends_with("tests.rs") && !OPENS_ITS_OWN.contains(&&*name) {
+                    let source = std::fs::read_to_string(&entry).expect("text");
+                    let opens = opens(&source);
+                    assert!(opens.is_empty(), "{name} opens files without `foreign::Door`: {opens:#?}");
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+    assert_eq!(
+        opens("let x = File::open(path);\nfs::read(\"/proc/1/maps\")\n#[cfg(test)]\nFile::open").len(),
+        1
+    );
+}

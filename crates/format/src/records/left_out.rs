@@ -20,6 +20,8 @@ numbers! {
     INTERRUPTED = 4,
     /// The disk refused the file, or a part of it.
     WRITE_FAILED = 5,
+    /// The file system with the file did not answer in time, so that the recorder has nothing of it, and no names of its functions.
+    NO_ANSWER = 6,
 }
 
 /// A file that was requested and that the recording lacks, or has in part.

@@ -4,6 +4,7 @@
 //! `TMPDIR`: memory holds one block. Pieces come from a recording and may be anything: they are written once, inside
 //! the length that the file is said to have, and no more of them than [`MAX_UNPACKED_BYTES`] in all.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -30,8 +31,12 @@ const MAX_UNPACKED_BYTES: u64 = 16 << 30;
 pub struct EmbeddedFiles<'a> {
     recording: &'a Recording,
     tables: &'a Tables,
-    /// Image ids of equal files.
+    /// Image ids of one file.
     ids: Map<Identity, Vec<u32>>,
+    /// Image ids of files with one build-id.
+    alike: Map<Vec<u8>, Vec<u32>>,
+    /// Images whose files the recorder has left out.
+    left_out: BTreeSet<u32>,
     unpacked_bytes: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
@@ -43,15 +48,27 @@ impl<'a> EmbeddedFiles<'a> {
         tables: &'a Tables,
         identity_of: impl Fn(u32) -> Option<&'i Identity>,
     ) -> Self {
-        let mut ids: Map<Identity, Vec<u32>> = Map::default();
+        let (mut ids, mut alike): (Map<Identity, Vec<u32>>, Map<Vec<u8>, Vec<u32>>) = Default::default();
         if !tables.image_parts.is_empty() {
             for (id, _) in tables.images.iter() {
                 if let Some(identity) = identity_of(id) {
-                    ids.entry(file_of(identity)).or_default().push(id);
+                    ids.entry(identity.clone()).or_default().push(id);
+                    if !identity.build_id.is_empty() {
+                        alike.entry(identity.build_id.clone()).or_default().push(id);
+                    }
                 }
             }
         }
-        Self { recording, tables, ids, unpacked_bytes: AtomicU64::new(0), trouble: Mutex::new(None) }
+        let left_out = tables.left_out.iter().map(|row| row.image).collect();
+        Self {
+            recording,
+            tables,
+            ids,
+            alike,
+            left_out,
+            unpacked_bytes: AtomicU64::new(0),
+            trouble: Mutex::new(None),
+        }
     }
 
     /// What went wrong first; the report is made without it.
@@ -113,9 +130,14 @@ impl<'a> EmbeddedFiles<'a> {
 }
 
 impl Carried for EmbeddedFiles<'_> {
-    /// Puts the file of an image together; `None` if the recording has none of it, or another build.
+    /// Puts the file of an image together; `None` if the recording has none of it, or another build. A recorder writes equal files once, and
+    /// compares them. So the file of an image with the same build-id serves if there is no own one, and none was left out.
     fn open(&self, image: &Identity) -> Option<ElfFile> {
-        let ids = self.ids.get(&file_of(image))?;
+        let own = self.ids.get(image)?;
+        let has_own = own.iter().any(|id| !self.blocks(*id).is_empty());
+        let is_left_out = own.iter().any(|id| self.left_out.contains(id));
+        let alike = self.alike.get(&image.build_id).filter(|_| !has_own && !is_left_out);
+        let ids = alike.unwrap_or(own);
         let mut blocks: Vec<Vec<(u32, Entry)>> = ids.iter().map(|id| self.blocks(*id)).collect();
         // That of which there is more: one session may have all of a file, another its symbols.
         blocks.sort_by_key(|blocks| {
@@ -129,23 +151,6 @@ impl Carried for EmbeddedFiles<'_> {
             let layout = file.layout().ok()?;
             (image.build_id.is_empty() || image.build_id == layout.build_id).then_some(file)
         })
-    }
-}
-
-/// What files have in common that are one: their build-id, else everything.
-fn file_of(identity: &Identity) -> Identity {
-    if identity.build_id.is_empty() {
-        identity.clone()
-    } else {
-        Identity {
-            kind: identity.kind,
-            path: String::new(),
-            build_id: identity.build_id.clone(),
-            size_bytes: 0,
-            modified_unix_ns: 0,
-            inode: None,
-            has_double: false,
-        }
     }
 }
 

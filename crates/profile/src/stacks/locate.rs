@@ -150,13 +150,12 @@ pub struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    /// Prepares the images; images that were recorded twice become one. Of an image with a build-id the recorder did not always know
+    /// Prepares the images; images that were recorded twice become one. Of an image with a build-id, other recorders did not always know
     /// more: size and time are those of the first row that has them.
     pub fn new(tables: &'a Tables, spaces: &'a Spaces) -> Self {
         let (mut keys, mut images) = (Interned::new(), Vec::<Identity>::new());
         let image_of = tables.images.iter().map(|(id, image)| {
-            let is_inode_known =
-                image.kind == ImageKind::FILE && image.build_id.is_empty() && image.inode != 0;
+            let is_inode_known = image.kind == ImageKind::FILE && image.inode != 0;
             let identity = Identity {
                 kind: kind(image.kind),
                 path: tables.text(image.path).to_owned(),
@@ -166,8 +165,8 @@ impl<'a> Locator<'a> {
                 inode: is_inode_known.then_some(Inode { device: image.dev, number: image.inode }),
                 has_double: false,
             };
-            let is_proven = !identity.build_id.is_empty();
-            let key = if is_proven {
+            // Without its inode, nothing distinguishes a file from others with its build-id, which anybody can write.
+            let key = if !identity.build_id.is_empty() && identity.inode.is_none() {
                 Identity { size_bytes: 0, modified_unix_ns: 0, ..identity.clone() }
             } else {
                 identity.clone()

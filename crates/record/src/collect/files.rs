@@ -1,20 +1,21 @@
 //! Writes requested files of images into the recording, in pieces; holds one block in memory at a time.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 
 use icecore_format::records::{ImagePartsV1, LeftOut, Omission, Piece};
 use object::read::ReadCache;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::sections;
+use crate::foreign::{Door, ForeignFile};
 use crate::machine::build_id;
 
 /// The most bytes of all pieces in one block. With the columns beside them a block stays below a MiB: up to there a reader
 /// accepts any ratio of compression, so pieces of zeros are compressed as well (FORMAT.md §3).
 const BLOCK_BYTES: usize = (1 << 20) - (16 << 10);
+/// Memory of so many bytes is written whole.
+const SMALL_BYTES: u64 = 64 << 10;
 /// The most pieces in one block.
 const BLOCK_PIECES: usize = 512;
 /// One file may use this part of the space for all files: a quarter.
@@ -32,7 +33,7 @@ pub(crate) enum Extent {
 /// The content of an image.
 #[derive(Debug)]
 pub(super) enum Content {
-    File(File),
+    File(ForeignFile),
     Memory(Vec<u8>),
 }
 
@@ -67,8 +68,9 @@ impl Omitted {
 pub(super) struct Carrier<'a> {
     extent: Extent,
     max_bytes: u64,
-    /// Build-ids of files that are in the recording: several images can have one file.
-    known: FxHashSet<Vec<u8>>,
+    door: &'a Door,
+    /// Files that are in the recording, by build-id and length: several images can have equal files.
+    known: FxHashMap<(Vec<u8>, u64), Vec<Content>>,
     /// Takes a block; returns false if it wants no more.
     put: &'a mut dyn FnMut(ImagePartsV1) -> bool,
     carried: Carried,
@@ -81,21 +83,29 @@ enum NotTaken {
 }
 
 impl<'a> Carrier<'a> {
-    pub(super) fn new(extent: Extent, max_bytes: u64, put: &'a mut dyn FnMut(ImagePartsV1) -> bool) -> Self {
+    pub(super) fn new(
+        extent: Extent,
+        max_bytes: u64,
+        door: &'a Door,
+        put: &'a mut dyn FnMut(ImagePartsV1) -> bool,
+    ) -> Self {
         let (known, carried) = Default::default();
-        Self { extent, max_bytes, known, put, carried }
+        Self { extent, max_bytes, door, known, put, carried }
     }
 
     /// Writes the file of an image; returns false if the receiver takes no more.
-    pub(super) fn carry(&mut self, image: u32, path: &[u8], content: Option<&Content>) -> bool {
-        let planned = content.and_then(|content| Some((content, Plan::of(content, self.extent)?)));
+    pub(super) fn carry(&mut self, image: u32, path: &[u8], content: Option<Content>) -> bool {
+        let planned = content.and_then(|content| {
+            let plan = Plan::of(&content, self.extent, self.door)?;
+            Some((content, plan))
+        });
         let Some((content, plan)) = planned else {
             self.leave_out(Omitted::of(image, path, Omission::UNREADABLE));
             return true;
         };
-        if let Some(build_id) = plan.build_id.clone().filter(|build_id| !build_id.is_empty())
-            && !self.known.insert(build_id)
-        {
+        let key = (plan.build_id.clone().unwrap_or_default(), plan.len);
+        let same = self.known.get(&key).into_iter().flatten();
+        if !key.0.is_empty() && same.into_iter().any(|known| content.is_equal(known, plan.len, self.door)) {
             return true;
         }
         let free_bytes = self.free_bytes();
@@ -118,9 +128,11 @@ impl<'a> Carrier<'a> {
             }
         };
         let is_whole = ranges.len() == 1 && ranges[0] == (0..plan.len);
-        match self.copy(image, content, plan.len, &ranges) {
-            Ok(()) if is_whole => self.carried.whole += 1,
-            Ok(()) => self.carried.in_sections += 1,
+        match self.copy(image, &content, plan.len, &ranges) {
+            Ok(()) => {
+                *if is_whole { &mut self.carried.whole } else { &mut self.carried.in_sections } += 1;
+                self.known.entry(key).or_default().push(content);
+            }
             Err(NotTaken::Unreadable) => self.leave_out(Omitted::of(image, path, Omission::UNREADABLE)),
             Err(NotTaken::Unwanted) => return false,
         }
@@ -156,7 +168,7 @@ impl<'a> Carrier<'a> {
             while off < stretch.end {
                 let len = (stretch.end - off).min(room as u64);
                 let mut bytes = vec![0; len as usize];
-                content.read(&mut bytes, off).map_err(|_| NotTaken::Unreadable)?;
+                content.read(&mut bytes, off, self.door).map_err(|_| NotTaken::Unreadable)?;
                 block.push(Piece { off, bytes });
                 off += len;
                 room -= len as usize;
@@ -193,16 +205,18 @@ struct Plan {
 
 impl Plan {
     /// Examines a file; `None` if it is no ELF file.
-    fn of(content: &Content, extent: Extent) -> Option<Self> {
+    fn of(content: &Content, extent: Extent, door: &Door) -> Option<Self> {
         let (len, build_id, ranges) = match content {
             Content::File(file) => {
-                let cache = ReadCache::new(file);
-                (file.metadata().ok()?.len(), build_id::of_elf(&cache), sections::ranges(&cache)?)
+                let cache = ReadCache::new(file.read(door));
+                (file.meta().size_bytes, build_id::of_elf(&cache), sections::ranges(&cache)?)
             }
-            // This is the vDSO, of two pages: all of it counts as sections.
             Content::Memory(bytes) => {
-                let len = bytes.len() as u64;
-                (len, build_id::of_elf(&bytes[..]), std::iter::once(0..len).collect())
+                let (len, bytes) = (bytes.len() as u64, &bytes[..]);
+                // All of the vDSO, of two pages, counts as sections.
+                let all = || std::iter::once(0..len).collect();
+                let ranges = if len <= SMALL_BYTES { all() } else { sections::ranges(bytes)? };
+                (len, build_id::of_elf(bytes), ranges)
             }
         };
         let inside = ranges.into_iter().map(|stretch| stretch.start.min(len)..stretch.end.min(len));
@@ -212,9 +226,22 @@ impl Plan {
 }
 
 impl Content {
-    fn read(&self, out: &mut [u8], off: u64) -> io::Result<()> {
+    /// Returns true if this and another one of the same length have the same bytes. An equal build-id does not prove it.
+    fn is_equal(&self, other: &Self, len: u64, door: &Door) -> bool {
+        let mut bytes = [vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]];
+        (0..len).step_by(BLOCK_BYTES).all(|off| {
+            let part = (len - off).min(BLOCK_BYTES as u64) as usize;
+            let [own, others] = &mut bytes;
+            let is_read = |content: &Self, into: &mut [u8]| content.read(into, off, door).is_ok();
+            is_read(self, &mut own[..part])
+                && is_read(other, &mut others[..part])
+                && own[..part] == others[..part]
+        })
+    }
+
+    fn read(&self, out: &mut [u8], off: u64, door: &Door) -> io::Result<()> {
         match self {
-            Self::File(file) => file.read_exact_at(out, off),
+            Self::File(file) => file.read(door).read_exact_at(out, off),
             Self::Memory(bytes) => {
                 let from = usize::try_from(off).ok().and_then(|off| bytes.get(off..)?.get(..out.len()));
                 out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -226,11 +253,20 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use icecore_format::records::Payload as _;
 
-    fn own() -> Content {
-        Content::File(File::open("/proc/self/exe").expect("we are running"))
+    fn found(path: &Path, door: &Door) -> Content {
+        let path = path.canonicalize().expect("it is there");
+        Content::File(
+            door.below(Path::new("/"), path.as_os_str().as_encoded_bytes(), false).expect("it is there"),
+        )
+    }
+
+    fn own(door: &Door) -> Content {
+        found(Path::new("/proc/self/exe"), door)
     }
 
     /// Writes this program as several images to a receiver that takes `taken` blocks; returns the result, and how many blocks
@@ -242,8 +278,10 @@ mod tests {
             blocks += usize::from(blocks < taken);
             blocks < taken
         };
-        let mut carrier = Carrier::new(extent, max_bytes, &mut put);
-        let carried = images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(&own()))).count();
+        let door = Door::of_test();
+        let mut carrier = Carrier::new(extent, max_bytes, &door, &mut put);
+        let carried =
+            images.iter().take_while(|image| carrier.carry(**image, b"/own", Some(own(&door)))).count();
         let left = images[carried..].iter().map(|image| Omitted::of(*image, b"/own", Omission::INTERRUPTED));
         (carrier.end(left.collect()), blocks)
     }
@@ -258,6 +296,26 @@ mod tests {
         let (carried, blocks) = carry(Extent::Whole, 1 << 40, &[3, 4, 5], usize::MAX);
         assert_eq!(carried, Carried { whole: 1, bytes: len, ..Carried::default() });
         assert_eq!(blocks as u64, len.div_ceil(BLOCK_BYTES as u64));
+    }
+
+    #[test]
+    fn a_file_with_the_build_id_and_the_length_of_another_is_carried_for_itself() {
+        let (door, mut blocks) = (Door::of_test(), Vec::new());
+        let mut put = |parts: ImagePartsV1| {
+            blocks.push(parts.image);
+            true
+        };
+        let mut bytes = std::fs::read("/proc/self/exe").expect("we are running");
+        *bytes.last_mut().expect("it has bytes") ^= 1;
+        let mut other = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        std::io::Write::write_all(&mut other, &bytes).expect("room");
+        let mut carrier = Carrier::new(Extent::Whole, 1 << 40, &door, &mut put);
+        for (image, content) in [(3, own(&door)), (4, found(other.path(), &door)), (5, own(&door))] {
+            assert!(carrier.carry(image, b"/own", Some(content)));
+        }
+        assert_eq!(carrier.end(Vec::new()).whole, 2);
+        blocks.dedup();
+        assert_eq!(blocks, [3, 4]);
     }
 
     #[test]
@@ -286,9 +344,10 @@ mod tests {
     #[test]
     fn what_is_gone_or_no_program_is_told() {
         let mut put = |_| panic!("there is nothing to put");
-        let mut carrier = Carrier::new(Extent::Sections, 1 << 40, &mut put);
-        let text = Content::File(File::open("Cargo.toml").expect("the folder of this crate"));
-        assert!(carrier.carry(1, b"/gone", None) && carrier.carry(2, b"/text", Some(&text)));
+        let door = Door::of_test();
+        let mut carrier = Carrier::new(Extent::Sections, 1 << 40, &door, &mut put);
+        let text = found(Path::new("Cargo.toml"), &door);
+        assert!(carrier.carry(1, b"/gone", None) && carrier.carry(2, b"/text", Some(text)));
         let left_out = carrier.end(Vec::new()).left_out;
         let listed: Vec<_> =
             left_out.iter().map(|left| (&*left.path, left.row.image, left.row.why)).collect();

@@ -2,7 +2,9 @@
 //! or the sections of these files that matter.
 //!
 //! The recorder opens a file when it first sees a mapping of it, because the file may be deleted or replaced before the recording
-//! ends. It reads the file when the recording has ended.
+//! ends. It reads the file when the recording has ended. A file that no process has mapped any more is read and closed within
+//! twice [`MAX_HELD_FOR`], so that its file system can be unmounted. For `--embed sections` and `all` it is opened again at the end, or copied
+//! if no path leads to it.
 
 pub(crate) mod files;
 pub mod functions;
@@ -14,17 +16,19 @@ pub mod sections;
 mod unlisted;
 
 use std::cmp::Reverse;
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use icecore_elf::FileOff;
 use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
 use object::read::{ReadCache, ReadRef};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use crate::foreign::memory::Memory;
+use crate::foreign::{Door, ForeignFile};
 use crate::machine::build_id;
-use crate::machine::identity::{Identity, MapFile, open_regular};
+use crate::machine::identity::{Identity, MapFile};
 use crate::machine::memory_image::{self, MemoryImage};
 use crate::proc::maps;
 use crate::track::jit::Made;
@@ -43,18 +47,23 @@ const MAX_HITS: usize = 1 << 20;
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 /// How often the memory of a process is asked for a file that may not be opened.
 const LOOKS_INTO_MEMORY: u32 = 16;
-/// The most bytes of all such files that are kept.
+/// The most bytes of all such files, and of copies of files, that are kept.
 const MAX_MEMORY_BYTES: u64 = 64 << 20;
+/// How long a file is held before it is seen whether a process has it mapped.
+const MAX_HELD_FOR: Duration = Duration::from_secs(5);
 /// The largest vDSO that is read; real ones have a few pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
 /// The images of a recording, and where they were hit.
 #[derive(Debug)]
 pub(crate) struct Collector {
+    door: Rc<Door>,
     /// By image id.
     sources: FxHashMap<u32, SymbolSource>,
-    /// Offsets in the files of images.
-    hits: FxHashMap<u32, FxHashSet<FileOff>>,
+    /// Offsets in the files of images, and whether their functions were searched.
+    hits: FxHashMap<u32, FxHashMap<FileOff, bool>>,
+    /// What was found so far.
+    found: Collected,
     hit_count: usize,
     /// The number of hits, by image.
     counts: FxHashMap<u32, u64>,
@@ -70,13 +79,26 @@ pub(crate) struct Collector {
 #[derive(Debug)]
 enum SymbolSource {
     /// An open file. Somebody may overwrite it in place before it is read.
-    Held(HeldFile, Identity),
+    Held(Held),
     /// The file could not be opened, or too many others are open.
     Path(Identity),
+    /// The bytes of a file to which no path leads.
+    Copied(Vec<u8>, Identity),
     /// The kernel does not let the recorder open it.
     Denied(Denied),
     Vdso,
     Nowhere,
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Held {
+    file: HeldFile,
+    identity: Identity,
+    /// Where a process had it mapped last.
+    place: MapFile,
+    /// When a process had it mapped for certain.
+    since: Instant,
 }
 
 /// A file that may not be opened, and what the memory of a process has of it.
@@ -106,32 +128,40 @@ pub(crate) struct Collected {
 }
 
 impl Collector {
-    pub(crate) fn new() -> Self {
-        let (sources, hits, counts) = Default::default();
+    pub(crate) fn new(door: Rc<Door>) -> Self {
+        let (sources, hits, counts, found) = Default::default();
         let room = Room::new();
         Self {
             sources,
             hits,
+            found,
             hit_count: 0,
             counts,
             left_out: 0,
-            jit: Jit::new(room.clone()),
+            jit: Jit::new(room.clone(), Rc::clone(&door)),
             room,
             memory_left: MAX_MEMORY_BYTES,
+            door,
         }
     }
 
     /// Opens the file of an image when it is mapped. Only the first mapping counts, except for code that no file backs.
     pub(crate) fn see(&mut self, time_ns: u64, image: u32, identity: &Identity, place: MapFile) {
         self.jit.see(time_ns, identity, place);
+        if let Some(SymbolSource::Held(held)) = self.sources.get_mut(&image) {
+            held.place = place;
+        }
         if self.sources.contains_key(&image) || self.sources.len() >= MAX_IMAGES {
             return;
         }
         let source = match identity.kind {
             ImageKind::VDSO => SymbolSource::Vdso,
-            ImageKind::FILE => match self.room.hold(|| place.open(identity)) {
-                Some(held) => SymbolSource::Held(held, identity.clone()),
-                None if place.is_denied(identity) => {
+            ImageKind::FILE => match self.room.hold(|| place.open(identity, &self.door)) {
+                Some(file) => {
+                    let (identity, since) = (identity.clone(), Instant::now());
+                    SymbolSource::Held(Held { file, identity, place, since })
+                }
+                None if place.is_denied(identity, &self.door) => {
                     let (identity, tgid, looks, found) = (identity.clone(), place.tgid, 0, None);
                     SymbolSource::Denied(Denied { identity, tgid, looks, found })
                 }
@@ -142,12 +172,44 @@ impl Collector {
         self.sources.insert(image, source);
     }
 
-    /// Opens the file of an image as it was when it was mapped.
-    pub(crate) fn file(&self, image: u32) -> Option<File> {
+    /// Finds the file of an image as it was when it was mapped.
+    pub(crate) fn file(&self, image: u32) -> Option<ForeignFile> {
         match self.sources.get(&image)? {
-            SymbolSource::Held(held, _) => held.file.try_clone().ok(),
-            SymbolSource::Path(identity) => MapFile::NOWHERE.open(identity),
-            SymbolSource::Denied(_) | SymbolSource::Vdso | SymbolSource::Nowhere => None,
+            SymbolSource::Held(held) => held.file.file.try_clone(),
+            SymbolSource::Path(identity) => MapFile::NOWHERE.open(identity, &self.door),
+            SymbolSource::Copied(..)
+            | SymbolSource::Denied(_)
+            | SymbolSource::Vdso
+            | SymbolSource::Nowhere => None,
+        }
+    }
+
+    /// Closes the files that no process has mapped any more, after their functions that were hit were found.
+    pub(crate) fn release(&mut self) {
+        let now = Instant::now();
+        let mut ended = Vec::new();
+        for (image, source) in &mut self.sources {
+            let SymbolSource::Held(held) = source else { continue };
+            if now.saturating_duration_since(held.since) >= MAX_HELD_FOR {
+                held.since = now;
+                ended.extend((!held.place.is_mapped(&held.identity, &self.door)).then_some(*image));
+            }
+        }
+        for image in ended {
+            self.find_in(image);
+            let Some(SymbolSource::Held(Held { file, identity, .. })) = self.sources.remove(&image) else {
+                continue;
+            };
+            let is_on_path = MapFile::NOWHERE.open(&identity, &self.door).is_some();
+            let copy = (!is_on_path).then(|| file.file.bytes(self.memory_left, &self.door)).flatten();
+            let source = match copy.filter(|_| identity.is_of(&file.file, &self.door)) {
+                Some(bytes) => {
+                    self.memory_left -= bytes.len() as u64;
+                    SymbolSource::Copied(bytes, identity)
+                }
+                None => SymbolSource::Path(identity),
+            };
+            self.sources.insert(image, source);
         }
     }
 
@@ -157,7 +219,9 @@ impl Collector {
             self.left_out += 1;
             return;
         }
-        self.hit_count += usize::from(self.hits.entry(image).or_default().insert(file_off));
+        let known = self.hits.entry(image).or_default();
+        self.hit_count += usize::from(!known.contains_key(&file_off));
+        known.entry(file_off).or_insert(false);
         self.look_into_memory(image);
     }
 
@@ -169,7 +233,7 @@ impl Collector {
             let bytes =
                 |found: &Option<MemoryImage>| found.as_ref().map_or(0, |found| found.bytes.len() as u64);
             self.memory_left += bytes(&denied.found);
-            let found = memory_image::image(denied.tgid, &denied.identity, self.memory_left);
+            let found = memory_image::image(denied.tgid, &denied.identity, self.memory_left, &self.door);
             denied.found = found.or(denied.found.take());
             self.memory_left = self.memory_left.saturating_sub(bytes(&denied.found));
         }
@@ -197,57 +261,78 @@ impl Collector {
     pub(crate) fn find(&mut self) -> Collected {
         self.jit.finish();
         let hit: Vec<u32> = self.hits.keys().copied().collect();
-        hit.into_iter().for_each(|image| self.look_into_memory(image));
-        let (jit, jit_told) = (self.jit.take_rows(), self.jit.told);
-        let mut found = Collected { left_out: self.left_out, jit, jit_told, ..Collected::default() };
-        let mut images: Vec<(u32, &FxHashSet<FileOff>)> =
-            self.hits.iter().map(|(id, offs)| (*id, offs)).collect();
-        images.sort_unstable_by_key(|(image, _)| *image);
-        for (image, offsets) in images {
-            // A return address is looked up one byte earlier, in the call, which may belong to another function.
-            let offsets = offsets.iter().flat_map(|off| [off.0.saturating_sub(1), off.0]);
-            let read = |file: &File| {
-                let file = ReadCache::new(file);
-                let debug = debug_file(&file).map(ReadCache::new);
-                (functions(&file, debug.as_ref(), offsets.clone()), rules_for(&file, offsets.clone()))
-            };
-            let (functions, rules) = match self.sources.get(&image) {
-                Some(SymbolSource::Held(held, identity)) if identity.is_of(&held.file) => read(&held.file),
-                Some(SymbolSource::Held(..)) => Default::default(),
-                Some(SymbolSource::Path(identity)) => {
-                    let file = MapFile::NOWHERE.open(identity);
-                    file.map(|file| read(&file)).unwrap_or_default()
-                }
-                Some(SymbolSource::Vdso) => {
-                    let vdso = &vdso()[..];
-                    let functions = functions(vdso, None::<&[u8]>, offsets.clone());
-                    (functions, rules_for(vdso, offsets.clone()))
-                }
-                Some(SymbolSource::Denied(Denied { found: Some(MemoryImage { bytes, .. }), .. })) => {
-                    let functions = functions(&bytes[..], None::<&[u8]>, offsets.clone());
-                    (functions, rules_for(&bytes[..], offsets.clone()))
-                }
-                Some(SymbolSource::Denied(_) | SymbolSource::Nowhere) => Default::default(),
-                None => {
-                    found.left_out += offsets.count() as u64 / 2;
-                    Default::default()
-                }
-            };
-            let rule = |Rule { at, start, bias, bytes }| UnwindRule { image, at, start, bias, bytes };
-            found.rules.extend(rules.into_iter().map(rule));
-            found.images += u64::from(!functions.is_empty());
-            let symbol = |Function { start, end, address, whole, names, file }| Symbol {
-                image,
-                start,
-                end,
-                address: address.0,
-                whole: whole.0,
-                names,
-                file,
-            };
-            found.symbols.extend(functions.into_iter().map(symbol));
-        }
+        hit.iter().for_each(|image| self.look_into_memory(*image));
+        hit.into_iter().for_each(|image| self.find_in(image));
+        let mut found = std::mem::take(&mut self.found);
+        (found.left_out, found.jit, found.jit_told) = (self.left_out, self.jit.take_rows(), self.jit.told);
+        // What was found early may be found again.
+        found.symbols.sort_unstable_by_key(|symbol| (symbol.image, symbol.start, symbol.end));
+        found.symbols.dedup_by_key(|symbol| (symbol.image, symbol.start, symbol.end));
+        found.rules.sort_unstable();
+        found.rules.dedup();
+        found.images = found.symbols.chunk_by(|one, next| one.image == next.image).count() as u64;
         found
+    }
+
+    /// Reads the tables of one image for the offsets that were hit since this was called for it last.
+    fn find_in(&mut self, image: u32) {
+        let Some(hits) = self.hits.get(&image) else { return };
+        let new: Vec<FileOff> =
+            hits.iter().filter(|(_, is_found)| !**is_found).map(|(off, _)| *off).collect();
+        // A return address is looked up one byte earlier, in the call, which may belong to another function.
+        let offsets = new.iter().flat_map(|off| [off.0.saturating_sub(1), off.0]);
+        let debug_file = |identity: &Identity| debug_file(&identity.build_id, &self.door);
+        let read = |file: &ForeignFile, identity: &Identity| {
+            let (file, debug) = (ReadCache::new(file.read(&self.door)), debug_file(identity));
+            let debug = debug.as_ref().map(|debug| ReadCache::new(debug.read(&self.door)));
+            (functions(&file, debug.as_ref(), offsets.clone()), rules_for(&file, offsets.clone()))
+        };
+        let read_bytes = |bytes: &[u8], debug: Option<&ForeignFile>| {
+            let debug = debug.map(|debug| ReadCache::new(debug.read(&self.door)));
+            (functions(bytes, debug.as_ref(), offsets.clone()), rules_for(bytes, offsets.clone()))
+        };
+        let (functions, rules) = match self.sources.get(&image) {
+            Some(SymbolSource::Held(Held { file, identity, .. })) => {
+                let is_it = identity.is_of(&file.file, &self.door);
+                if is_it { read(&file.file, identity) } else { Default::default() }
+            }
+            Some(SymbolSource::Path(identity)) => {
+                let file = MapFile::NOWHERE.open(identity, &self.door);
+                file.map(|file| read(&file, identity)).unwrap_or_default()
+            }
+            Some(SymbolSource::Copied(bytes, identity)) => read_bytes(bytes, debug_file(identity).as_ref()),
+            Some(SymbolSource::Vdso) => read_bytes(&vdso(&self.door), None),
+            Some(SymbolSource::Denied(Denied { found: Some(found), .. })) => read_bytes(&found.bytes, None),
+            Some(SymbolSource::Denied(_) | SymbolSource::Nowhere) => Default::default(),
+            None => {
+                self.left_out += new.len() as u64;
+                Default::default()
+            }
+        };
+        let rule = |Rule { at, start, bias, bytes }| UnwindRule { image, at, start, bias, bytes };
+        self.found.rules.extend(rules.into_iter().map(rule));
+        let symbol = |Function { start, end, address, whole, names, file }| Symbol {
+            image,
+            start,
+            end,
+            address: address.0,
+            whole: whole.0,
+            names,
+            file,
+        };
+        self.found.symbols.extend(functions.into_iter().map(symbol));
+        let hits = self.hits.entry(image).or_default();
+        new.into_iter().for_each(|off| _ = hits.insert(off, true));
+    }
+
+    /// Lists the images that were hit and whose file systems did not answer.
+    pub(crate) fn unanswered(&self) -> Vec<Omitted> {
+        let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
+        let hit = self.sources.iter().filter(|(image, source)| is_hit(image) && source.is_silent(&self.door));
+        let mut images: Vec<_> =
+            hit.map(|(image, source)| Omitted::of(*image, source.path(), Omission::NO_ANSWER)).collect();
+        images.sort_unstable_by_key(|omitted| omitted.row.image);
+        images
     }
 
     /// Hands over the files of the images that were hit, those with the most hits first, in blocks of `max_bytes` together at
@@ -258,17 +343,18 @@ impl Collector {
         max_bytes: u64,
         put: &mut dyn FnMut(ImagePartsV1) -> bool,
     ) -> Carried {
+        let mut left = self.unanswered();
         let mut images: Vec<(u32, SymbolSource)> = self.sources.into_iter().collect();
         // Code that only copied stacks contain is on no walk: its image comes last.
         let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
-        images.retain(|(image, source)| !matches!(source, SymbolSource::Nowhere) && is_hit(image));
+        let is_there = |source: &SymbolSource| !matches!(source, SymbolSource::Nowhere);
+        images.retain(|(image, source)| is_there(source) && is_hit(image) && !source.is_silent(&self.door));
         images.sort_unstable_by_key(|(image, _)| (Reverse(self.counts.get(image)), *image));
-        let mut carrier = Carrier::new(extent, max_bytes, put);
+        let mut carrier = Carrier::new(extent, max_bytes, &self.door, put);
         let mut images = images.into_iter();
-        let mut left: Vec<Omitted> = Vec::new();
         for (image, source) in images.by_ref() {
-            let (path, content) = source.open();
-            if !carrier.carry(image, &path, content.as_ref()) {
+            let (path, content) = source.open(&self.door);
+            if !carrier.carry(image, &path, content) {
                 left.push(Omitted::of(image, &path, Omission::INTERRUPTED));
                 break;
             }
@@ -281,28 +367,40 @@ impl Collector {
 impl SymbolSource {
     fn path(&self) -> &[u8] {
         match self {
-            Self::Held(_, identity) | Self::Path(identity) => &identity.path,
+            Self::Held(Held { identity, .. }) | Self::Path(identity) | Self::Copied(_, identity) => {
+                &identity.path
+            }
             Self::Denied(denied) => &denied.identity.path,
             Self::Vdso => b"[vdso]",
             Self::Nowhere => b"",
         }
     }
 
-    /// Returns the path of an image, and its content if that is available.
-    fn open(self) -> (Vec<u8>, Option<Content>) {
+    /// Returns true if the file system of the image did not answer.
+    fn is_silent(&self, door: &Door) -> bool {
         match self {
-            Self::Held(held, identity) => {
-                let file = identity.is_of(&held.file).then_some(held.file);
+            Self::Held(Held { identity, .. }) | Self::Path(identity) => door.is_silent(identity.dev),
+            Self::Denied(denied) => door.is_silent(denied.identity.dev),
+            Self::Copied(..) | Self::Vdso | Self::Nowhere => false,
+        }
+    }
+
+    /// Returns the path of an image, and its content if that is available.
+    fn open(self, door: &Door) -> (Vec<u8>, Option<Content>) {
+        match self {
+            Self::Copied(bytes, identity) => (identity.path, Some(Content::Memory(bytes))),
+            Self::Held(Held { file, identity, .. }) => {
+                let file = identity.is_of(&file.file, door).then_some(file.file);
                 (identity.path, file.map(Content::File))
             }
             Self::Path(identity) => {
-                let file = MapFile::NOWHERE.open(&identity);
+                let file = MapFile::NOWHERE.open(&identity, door);
                 (identity.path, file.map(Content::File))
             }
             // The parts that the recording has must be those of the file.
             Self::Denied(denied) => (denied.identity.path, None),
             Self::Vdso => {
-                let bytes = Some(vdso()).filter(|bytes| !bytes.is_empty());
+                let bytes = Some(vdso(door)).filter(|bytes| !bytes.is_empty());
                 (self.path().to_vec(), bytes.map(Content::Memory))
             }
             Self::Nowhere => (Vec::new(), None),
@@ -319,24 +417,28 @@ pub fn rules_for<'d>(file: impl ReadRef<'d>, offsets: impl Iterator<Item = u64>)
         .concat()
 }
 
-/// Opens the debug file of a stripped file, if it is installed.
-pub(crate) fn debug_file(file: &ReadCache<&File>) -> Option<File> {
-    let id = build_id::of_elf(file)?;
+/// Returns where the debug file of a build-id is, if it is installed.
+pub(crate) fn debug_path(id: &[u8]) -> Option<String> {
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = hex.split_at_checked(2)?;
-    let debug = open_regular(Path::new(&format!("{DEBUG_FILES}/{first}/{rest}.debug")))?;
-    (build_id::of_elf(&ReadCache::new(&debug)) == Some(id)).then_some(debug)
+    Some(format!("{DEBUG_FILES}/{first}/{rest}.debug"))
+}
+
+/// Finds the installed debug file of a build-id.
+fn debug_file(id: &[u8], door: &Door) -> Option<ForeignFile> {
+    let path = debug_path(id)?;
+    let debug = door.below(Path::new("/"), path.as_bytes(), true).ok()?;
+    let own_id = build_id::of_elf(&ReadCache::new(debug.read(door)));
+    (own_id.as_deref() == Some(id)).then_some(debug)
 }
 
 /// Reads the vDSO of the recorder: the kernel gives the same one to all programs of one word size.
-fn vdso() -> Vec<u8> {
+fn vdso(door: &Door) -> Vec<u8> {
     let read = || {
         let own_maps = std::fs::read("/proc/self/maps").ok()?;
         let line = maps::executable(&own_maps).find(|line| *line.path == *b"[vdso]")?;
         let len = line.end.checked_sub(line.start).filter(|len| *len <= MAX_VDSO_BYTES)?;
-        let mut bytes = vec![0; len as usize];
-        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, line.start).ok()?;
-        Some(bytes)
+        Memory::of(std::process::id(), door).bring(line.start, len as usize)
     };
     read().unwrap_or_default()
 }

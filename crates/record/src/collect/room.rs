@@ -1,9 +1,9 @@
 //! Limits the files that are held open because they may be gone when they are needed.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::rc::Rc;
 
+use crate::foreign::ForeignFile;
 use crate::sys::usage;
 
 /// The most files that are held open, and their part of the files that the recorder may open besides those that are open when it
@@ -18,7 +18,7 @@ pub(super) struct Room(Rc<Cell<usize>>);
 /// An open file; its room is free again when it is dropped.
 #[derive(Debug)]
 pub(super) struct HeldFile {
-    pub(super) file: File,
+    pub(super) file: ForeignFile,
     _taken: Option<Reserved>,
 }
 
@@ -32,7 +32,7 @@ impl Room {
     }
 
     /// Opens a file if there is room for it.
-    pub(super) fn hold(&self, open: impl FnOnce() -> Option<File>) -> Option<HeldFile> {
+    pub(super) fn hold(&self, open: impl FnOnce() -> Option<ForeignFile>) -> Option<HeldFile> {
         let left = self.0.get().checked_sub(1)?;
         let file = open()?;
         self.0.set(left);
@@ -42,7 +42,7 @@ impl Room {
 
 impl HeldFile {
     /// Holds a file for a moment, even if there is no room.
-    pub(super) fn for_a_moment(file: File) -> Self {
+    pub(super) fn for_a_moment(file: ForeignFile) -> Self {
         Self { file, _taken: None }
     }
 }
@@ -56,12 +56,17 @@ impl Drop for Reserved {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::foreign::Door;
 
     #[test]
     fn room_is_shared_and_given_back() {
         let room = Room(Rc::new(Cell::new(2)));
-        let open = || File::open("/proc/self/exe").ok();
+        let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        let door = Door::of_test();
+        let open = || door.below(Path::new("/"), file.path().as_os_str().as_encoded_bytes(), true).ok();
         assert!(room.hold(|| None).is_none());
         let held = [room.hold(open), room.clone().hold(open)];
         assert!(held.iter().all(Option::is_some) && room.hold(open).is_none());

@@ -5,17 +5,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Request};
+use crate::foreign::Door;
 use crate::machine::identity::{Identity, MapFile};
 
 /// The number of images that are remembered; further ones are not trusted.
 const MAX_IMAGES: usize = 64 << 10;
 
-/// Images by id. Images with the same build-id are judged once.
+/// Images by id. Images of one file are judged once.
 pub(super) struct Images {
     judge: Judge,
     /// The image that is judged in its place; `None` if it is not trusted, whatever it contains.
     judged_as: FxHashMap<u32, Option<u32>>,
-    by_build_id: FxHashMap<Vec<u8>, u32>,
+    by_file: FxHashMap<Identity, u32>,
     judged: FxHashMap<u32, Judged>,
     /// Images whose file could not be opened, or for which no room was left in the queue. They are tried again when they are
     /// mapped again.
@@ -23,12 +24,12 @@ pub(super) struct Images {
 }
 
 impl Images {
-    pub(super) fn new() -> std::io::Result<Self> {
-        let (judged_as, by_build_id, judged, unread) = Default::default();
-        Ok(Self { judge: Judge::start()?, judged_as, by_build_id, judged, unread })
+    pub(super) fn new(door: Door) -> std::io::Result<Self> {
+        let (judged_as, by_file, judged, unread) = Default::default();
+        Ok(Self { judge: Judge::start(door)?, judged_as, by_file, judged, unread })
     }
 
-    /// Has an image judged, unless that or another image with its build-id was judged already.
+    /// Has an image judged, unless that or another image of its file was judged already.
     pub(super) fn see(&mut self, image: u32, identity: &Identity, place: MapFile) {
         let judged_as = match self.judged_as.get(&image) {
             Some(known) => *known,
@@ -45,8 +46,11 @@ impl Images {
     /// Notes a new image; returns the image that is judged in its place.
     fn meet(&mut self, image: u32, identity: &Identity) -> Option<u32> {
         let judged_as = match identity.kind {
-            ImageKind::FILE if identity.build_id.is_empty() => Some(image),
-            ImageKind::FILE => Some(*self.by_build_id.entry(identity.build_id.clone()).or_insert(image)),
+            // An equal build-id proves nothing, and one file may have several paths.
+            ImageKind::FILE => {
+                let file = Identity { path: Vec::new(), ..identity.clone() };
+                Some(*self.by_file.entry(file).or_insert(image))
+            }
             ImageKind::VDSO => Some(image),
             _ => None,
         };
@@ -109,16 +113,20 @@ mod tests {
     }
 
     #[test]
-    fn images_of_one_build_id_are_judged_once_and_tried_again_if_there_was_no_file() {
+    fn images_of_one_file_are_judged_once_and_tried_again_if_it_was_not_there() {
         let own = scan::one(std::process::id()).expect("we are running");
         let line = maps::executable(&own.maps).find(|line| line.inode != 0).expect("a program");
-        let identity = crate::machine::identity::Identities::default().of_maps_line(own.tgid, &line);
+        let identity =
+            crate::machine::identity::Identities::new(Door::of_test()).of_maps_line(own.tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
-        let mut images = Images::new().expect("a thread");
+        let mut images = Images::new((*Door::of_test()).clone()).expect("a thread");
         let place = MapFile { tgid: own.tgid, start: Avma(line.start), end: Avma(line.end) };
         images.see(1, &identity, place);
-        images.see(2, &identity, place);
+        let elsewhere = Identity { path: b"/elsewhere".to_vec(), ..identity.clone() };
+        images.see(2, &elsewhere, place);
+        let other = Identity { inode: identity.inode + 1, ..identity.clone() };
         assert_eq!((images.keeps(1), images.keeps(2), images.keeps(3)), (None, None, Some(false)));
+        assert_eq!((images.meet(4, &other), images.meet(5, &elsewhere)), (Some(4), Some(1)));
         answered(&mut images);
         assert_eq!((images.keeps(1), images.keeps(2)), (Some(false), Some(false)), "it was not found");
         images.see(2, &identity, place);
@@ -127,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_not_judged() {
-        let mut images = Images::new().expect("a thread");
+        let mut images = Images::new((*Door::of_test()).clone()).expect("a thread");
         let identity = |kind| Identity {
             kind,
             path: Vec::new(),

@@ -1,7 +1,6 @@
 //! A thread that reads unwind tables. Nobody waits for its answers: until they arrive the sampler copies whole stacks, which
 //! costs more.
 
-use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
@@ -11,6 +10,7 @@ use object::read::ReadCache;
 
 use super::ENOUGH;
 use super::go::{GoPlaces, go};
+use crate::foreign::{Door, ForeignFile};
 use crate::machine::identity::{Identity, MapFile};
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
@@ -44,12 +44,12 @@ pub(super) struct Request {
 }
 
 impl Judge {
-    pub(super) fn start() -> std::io::Result<Self> {
+    pub(super) fn start(door: Door) -> std::io::Result<Self> {
         let (requests, received) = sync_channel::<Request>(MAX_WAITING);
         let (answer, answers) = channel();
         Builder::new().name("icecore-judge".to_owned()).spawn(move || {
             for request in received {
-                let judged = request.place.open(&request.identity).map(|file| judged(&file));
+                let judged = request.place.open(&request.identity, &door).map(|file| judged(&file, &door));
                 if answer.send((request.image, judged)).is_err() {
                     break;
                 }
@@ -70,8 +70,8 @@ impl Judge {
 }
 
 /// Judges a file. The first few functions suffice for most images: for all that do not keep frame pointers on purpose.
-fn judged(file: &File) -> Judged {
-    let file = ReadCache::new(file);
+fn judged(file: &ForeignFile, door: &Door) -> Judged {
+    let file = ReadCache::new(file.read(door));
     let layout = Layout::read(&file);
     let go = layout.as_ref().and_then(|layout| go(&file, layout));
     let code = go.as_ref().map_or(0..0, |go| go.code.clone());

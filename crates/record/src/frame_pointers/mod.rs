@@ -20,11 +20,10 @@ mod kept;
 mod packed;
 mod tables;
 
-use std::fs::File;
-
 use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::foreign::{Door, ForeignFile};
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Sampler, Trusted};
 use crate::kernel::wire::NoTable;
 use crate::machine::identity::{Identity, MapFile};
@@ -70,14 +69,14 @@ impl FramePointers {
     ///
     /// # Errors
     /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
-    pub fn new(sampler: &Sampler<'_>, keeps: bool) -> anyhow::Result<Self> {
+    pub fn new(sampler: &Sampler<'_>, keeps: bool, door: &Door) -> anyhow::Result<Self> {
         let kept = if keeps { Kept::of_user() } else { None };
         let (waiting, known) = Default::default();
         Ok(Self {
             trusted: sampler.trusted()?,
             of_go: sampler.of_go()?,
-            images: Images::new()?,
-            tables: sampler.tables()?.map(|tables| Tables::start(tables, kept)).transpose()?,
+            images: Images::new(door.clone())?,
+            tables: sampler.tables()?.map(|tables| Tables::start(tables, kept, door.clone())).transpose()?,
             waiting,
             known,
             page_bytes: usage::page_bytes().into(),
@@ -90,7 +89,7 @@ impl FramePointers {
         &mut self,
         missed: &NoTable,
         tracker: &Tracker,
-        held: impl FnOnce(u32) -> Option<File>,
+        held: impl FnOnce(u32) -> Option<ForeignFile>,
     ) {
         let image = || Some(tracker.space(missed.tgid)?.code(missed.start)?.0);
         if let Some(tables) = &mut self.tables {

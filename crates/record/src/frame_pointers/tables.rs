@@ -7,8 +7,6 @@
 //!
 //! Nobody waits for the tables: until they are there, the sampler copies stacks.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 use std::time::Instant;
@@ -20,10 +18,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::kept::{self, Kept};
 use super::packed::{POSITIONS, Packed};
+use crate::foreign::memory::Memory;
+use crate::foreign::{Door, ForeignFile, Mapped};
 use crate::kernel::sampler::{self, MAX_CHUNKS, MAX_TABLES};
 use crate::kernel::wire::{FileKey, NoTable};
-use crate::machine::identity::open_regular;
-use crate::proc::scan;
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
@@ -53,7 +51,7 @@ struct Request {
     hits: u32,
     missed: NoTable,
     /// The file, if it was held open since it was mapped.
-    held: Option<File>,
+    held: Option<ForeignFile>,
 }
 
 impl Tables {
@@ -61,7 +59,7 @@ impl Tables {
     ///
     /// # Errors
     /// If the kernel makes no thread.
-    pub(super) fn start(sampler: sampler::Tables, kept: Option<Kept>) -> std::io::Result<Self> {
+    pub(super) fn start(sampler: sampler::Tables, kept: Option<Kept>, door: Door) -> std::io::Result<Self> {
         let (sender, received) = sync_channel::<Request>(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
@@ -71,7 +69,7 @@ impl Tables {
                 let kept = kept.as_ref().filter(|_| key.is_on_disk());
                 let rows = match kept.and_then(|kept| kept.find(&key)) {
                     Some(rows) => Some(Some(rows)),
-                    None => request.rows_to_keep(kept),
+                    None => request.rows_to_keep(kept, &door),
                 };
                 let is_done = rows.is_some();
                 rows.into_iter().for_each(|rows| filled.add(&key, rows));
@@ -85,7 +83,7 @@ impl Tables {
     }
 
     /// Notes that a walk lacked the tables of a file. `held` opens the file that is said to be mapped there, if it can.
-    pub(super) fn miss(&mut self, missed: &NoTable, held: impl FnOnce() -> Option<File>) {
+    pub(super) fn miss(&mut self, missed: &NoTable, held: impl FnOnce() -> Option<ForeignFile>) {
         if self.done.contains(&missed.file) {
             return;
         }
@@ -155,9 +153,9 @@ impl Filled {
 
 impl Request {
     /// Compiles the tables as [`Self::rows`] does, and keeps them if that takes long.
-    fn rows_to_keep(self, kept: Option<&Kept>) -> Option<Option<Packed>> {
+    fn rows_to_keep(self, kept: Option<&Kept>, door: &Door) -> Option<Option<Packed>> {
         let (key, begun) = (self.missed.file, Instant::now());
-        let rows = self.rows()?;
+        let rows = self.rows(door)?;
         let is_long = begun.elapsed() >= kept::LONG;
         if let (Some(kept), Some(rows), true) = (kept, &rows, is_long) {
             kept.keep(&key, rows);
@@ -166,32 +164,30 @@ impl Request {
     }
 
     /// Compiles the tables, `Some(None)` if there are none; `None` if the code cannot be read.
-    fn rows(self) -> Option<Option<Packed>> {
+    fn rows(self, door: &Door) -> Option<Option<Packed>> {
         let key = self.missed.file;
         if key.is_vdso() {
-            return Some(rows(&self.memory()?[..]));
+            return Some(rows(&self.memory(door)?[..]));
         }
         // Another file may be mapped there meanwhile, or somebody may overwrite this one.
-        let is_it = |file: &File| file.metadata().is_ok_and(|meta| key.is_of(&meta));
-        let file = self.open(is_it)?;
-        let rows = rows(&ReadCache::new(&file));
+        let is_it = |file: &ForeignFile| file.meta_now(door).is_ok_and(|meta| key.is_of(&meta));
+        let file = self.open(is_it, door)?;
+        let rows = rows(&ReadCache::new(file.read(door)));
         is_it(&file).then_some(rows)
     }
 
     /// Opens the file: that which was held, or by the kernel's own link to what a process has mapped, while the process lives.
-    fn open(self, is_it: impl Fn(&File) -> bool) -> Option<File> {
-        let link = format!("map_files/{:x}-{:x}", self.missed.start.0, self.missed.end.0);
-        let mapped = || open_regular(&scan::folder(self.missed.tgid).join(link));
-        self.held.filter(&is_it).or_else(|| mapped().filter(is_it))
+    fn open(self, is_it: impl Fn(&ForeignFile) -> bool, door: &Door) -> Option<ForeignFile> {
+        let NoTable { tgid, start, end, file } = self.missed;
+        let at = Mapped { tgid, start: start.0, end: end.0, dev: file.dev() };
+        self.held.filter(&is_it).or_else(|| door.mapped(at).ok().filter(is_it))
     }
 
     /// Reads the code from the memory of the process, while it lives.
-    fn memory(&self) -> Option<Vec<u8>> {
+    fn memory(&self, door: &Door) -> Option<Vec<u8>> {
         let NoTable { tgid, start, end, .. } = self.missed;
         let len = usize::try_from(end.0.checked_sub(start.0)?).ok().filter(|len| *len <= MAX_VDSO_BYTES)?;
-        let mut bytes = vec![0; len];
-        File::open(scan::folder(tgid).join("mem")).ok()?.read_exact_at(&mut bytes, start.0).ok()?;
-        Some(bytes)
+        Memory::of(tgid, door).bring(start.0, len)
     }
 }
 

@@ -1,19 +1,12 @@
 //! Reads the build-ids of ELF files and of the running kernel.
 
-use std::fs::File;
-use std::path::Path;
-
 use icecore_elf::build_id_of_notes;
 use object::Endianness;
 use object::elf::FileHeader64;
-use object::read::{ReadCache, ReadRef};
+use object::read::ReadRef;
 
 /// Reads the build-id of an ELF file of this machine's word size and byte order. It reads only headers and notes, within limits,
 /// because any user may have written the file.
-pub(super) fn of_file(path: &Path) -> Option<Vec<u8>> {
-    of_elf(&ReadCache::new(File::open(path).ok()?))
-}
-
 pub fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Vec<u8>> {
     icecore_elf::build_id::<FileHeader64<Endianness>>(file)
 }
@@ -28,6 +21,11 @@ pub(crate) fn of_kernel() -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use object::read::ReadCache;
+
     use super::*;
 
     #[test]
@@ -45,7 +43,7 @@ mod tests {
         }
         std::fs::write(file.path(), &elf[..4096]).expect("writable");
         file.as_file().set_len(8 << 30).expect("sparse");
-        assert_eq!(of_file(file.path()), None);
+        assert_eq!(of_elf(&ReadCache::new(File::open(file.path()).expect("ours"))), None);
     }
 
     fn u64_at(bytes: &[u8], off: usize) -> u64 {

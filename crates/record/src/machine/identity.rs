@@ -1,10 +1,8 @@
 //! Finds out which file a mapping belongs to: its build-id, device, inode and size.
 
-use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind};
@@ -12,7 +10,8 @@ use object::read::ReadCache;
 use rustc_hash::FxHashMap;
 
 use super::build_id;
-use crate::kernel::wire::{FileRef, NewMapping};
+use crate::foreign::{Door, ForeignFile, Mapped, Meta};
+use crate::kernel::wire::{Inode, NewMapping};
 use crate::proc::maps::MapsLine;
 use crate::proc::scan;
 
@@ -32,8 +31,9 @@ pub(crate) struct Identity {
 }
 
 /// Finds identities, and reads each file once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Identities {
+    door: Rc<Door>,
     seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
 }
 
@@ -45,31 +45,16 @@ pub(crate) struct MapFile {
     pub(crate) end: Avma,
 }
 
-/// How certain it is that a path leads to the mapped file.
-#[derive(Debug, Clone, Copy)]
-enum Certainty {
-    /// The kernel's own link to it.
-    Certain,
-    /// The path as the process sees it.
-    SameNamespace,
-    /// The path as the recorder sees it.
-    OwnNamespace,
-}
-
 impl Identities {
+    pub(crate) fn new(door: Rc<Door>) -> Self {
+        Self { door, seen: FxHashMap::default() }
+    }
+
     /// Returns the identity of a mapping that the kernel reported.
     pub(crate) fn of_report(&mut self, mapping: &NewMapping<'_>) -> Identity {
-        let NewMapping { tgid, start, len, file, path, .. } = *mapping;
-        match file {
-            // A build-id is enough, also if the process has ended or the file was deleted.
-            FileRef::BuildId(build_id) => {
-                Identity { kind: kind_of_path(path), build_id: build_id.to_vec(), ..without_file(path) }
-            }
-            FileRef::Inode { major, minor, inode } => {
-                let place = MapFile { tgid, start, end: Avma(start.0.saturating_add(len)) };
-                self.of_inode(place, path, libc::makedev(major, minor), inode)
-            }
-        }
+        let NewMapping { tgid, start, len, file: Inode { major, minor, inode }, path, .. } = *mapping;
+        let place = MapFile { tgid, start, end: Avma(start.0.saturating_add(len)) };
+        self.of_inode(place, path, libc::makedev(major, minor), inode)
     }
 
     /// Returns the identity of a mapping that existed before the recording, from a line of `/proc/PID/maps`.
@@ -83,14 +68,17 @@ impl Identities {
             return without_file(path);
         }
         let key = (dev, inode, path.to_vec());
+        let nothing = Identity { dev, inode, ..without_file(path) };
+        let found = place.found(&self.door, &nothing);
         // A file that was overwritten in place counts as another file.
-        if let Some(known) = self.seen.get(&key).filter(|known| !place.was_rewritten(path, known)) {
+        let is_same = |known: &&Identity| found.as_ref().is_none_or(|found| known.is_as(found.meta()));
+        if let Some(known) = self.seen.get(&key).filter(is_same) {
             return known.clone();
         }
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
         }
-        let identity = place.read(path, dev, inode);
+        let identity = found.map_or(nothing, |found| read(path, &found, &self.door));
         self.seen.insert(key, identity.clone());
         identity
     }
@@ -110,26 +98,26 @@ impl Identity {
         }
     }
 
-    /// Returns true if an open file is the one that was mapped and has not been overwritten. Compares build-ids if there is one, else inode,
-    /// size and modification time.
-    pub(crate) fn is_of(&self, file: &File) -> bool {
-        if !self.build_id.is_empty() {
-            return build_id::of_elf(&ReadCache::new(file)).as_ref() == Some(&self.build_id);
-        }
-        let is_it = |meta: Metadata| {
-            let is_inode = self.inode != 0 && (meta.dev(), meta.ino()) == (self.dev, self.inode);
-            is_inode && (self.modified_unix_ns == 0 || self.has_stamp(&meta))
-        };
-        file.metadata().is_ok_and(is_it)
+    /// Returns true if the file was read, so that more than its inode is known.
+    fn is_read(&self) -> bool {
+        self.modified_unix_ns != 0
     }
 
-    fn has_stamp(&self, meta: &Metadata) -> bool {
-        (meta.size(), modified_unix_ns(meta)) == (self.size_bytes, self.modified_unix_ns)
+    /// Returns true if a file is the one that was mapped and has not been overwritten. A build-id alone proves nothing: anybody can write a file
+    /// with the build-id of another one.
+    pub(crate) fn is_of(&self, file: &ForeignFile, door: &Door) -> bool {
+        let Ok(meta) = file.meta_now(door) else { return false };
+        let is_inode = self.inode != 0 && (meta.dev, meta.inode) == (self.dev, self.inode);
+        let build_id = || build_id::of_elf(&ReadCache::new(file.read_to(meta.size_bytes, door)));
+        is_inode
+            && (!self.is_read() || self.is_as(&meta))
+            && (self.build_id.is_empty() || build_id().as_ref() == Some(&self.build_id))
     }
-}
 
-fn modified_unix_ns(meta: &Metadata) -> u64 {
-    (meta.mtime().max(0) as u64).saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec().max(0) as u64)
+    /// Returns true if a file with the same inode has size and time from here.
+    fn is_as(&self, meta: &Meta) -> bool {
+        (meta.size_bytes, meta.modified_unix_ns) == (self.size_bytes, self.modified_unix_ns)
+    }
 }
 
 impl MapFile {
@@ -137,75 +125,74 @@ impl MapFile {
     pub(crate) const NOWHERE: Self = Self { tgid: u32::MAX, start: Avma(0), end: Avma(0) };
 
     /// Opens the file if it is still the one that was mapped.
-    pub(crate) fn open(self, identity: &Identity) -> Option<File> {
-        let mut files =
-            self.candidates(&identity.path).into_iter().filter_map(|(path, _)| open_regular(&path));
-        files.find(|file| identity.is_of(file))
+    pub(crate) fn open(self, identity: &Identity, door: &Door) -> Option<ForeignFile> {
+        self.found(door, identity).filter(|file| identity.is_of(file, door))
+    }
+
+    /// Returns true if the process has the file mapped there.
+    pub(crate) fn is_mapped(self, identity: &Identity, door: &Door) -> bool {
+        let is_it =
+            |found: ForeignFile| (found.meta().dev, found.meta().inode) == (identity.dev, identity.inode);
+        self.linked(identity, door).is_ok_and(is_it)
     }
 
     /// Returns true if the file is there, and the kernel does not let the recorder open it.
-    pub(crate) fn is_denied(self, identity: &Identity) -> bool {
-        let is_denied = |path: &Path| {
-            // Opening a pipe or a device can have effects.
-            let open = |meta: Metadata| if meta.is_file() { File::open(path).map(drop) } else { Ok(()) };
-            let opened = std::fs::metadata(path).and_then(open);
-            opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-        };
-        self.candidates(&identity.path).iter().any(|(path, _)| is_denied(path))
+    pub(crate) fn is_denied(self, identity: &Identity, door: &Door) -> bool {
+        let is_denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+        let read = |file: ForeignFile| file.read(door).read(&mut [0]).map(drop);
+        self.linked(identity, door).and_then(read).is_err_and(is_denied)
+            || self.on_path(identity, door).is_some_and(|file| read(file).is_err_and(is_denied))
     }
 
-    /// Returns true if the file was overwritten; false also if it cannot be read.
-    fn was_rewritten(self, path: &[u8], known: &Identity) -> bool {
-        let metas = self.candidates(path).into_iter().filter_map(|(path, _)| std::fs::metadata(path).ok());
-        let mut metas = metas.filter(|meta| (meta.dev(), meta.ino()) == (known.dev, known.inode));
-        known.modified_unix_ns != 0 && metas.next().is_some_and(|meta| !known.has_stamp(&meta))
+    /// Finds the file, whatever was done to it since it was mapped.
+    fn found(self, door: &Door, identity: &Identity) -> Option<ForeignFile> {
+        self.linked(identity, door).ok().or_else(|| self.on_path(identity, door))
     }
 
-    /// Reads the identity from the file itself if a path leads to it for certain; otherwise only path and inode are known.
-    fn read(self, path: &[u8], dev: u64, inode: u64) -> Identity {
-        let nothing = Identity { dev, inode, ..without_file(path) };
-        let found = self.candidates(path).into_iter().find_map(|(file, trust)| {
-            // The type is checked before the file is opened: opening a pipe or a device can have effects.
-            let meta = std::fs::metadata(&file).ok().filter(Metadata::is_file)?;
-            let is_it = match trust {
-                Certainty::Certain => true,
-                // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
-                Certainty::SameNamespace => meta.ino() == inode,
-                Certainty::OwnNamespace => meta.ino() == inode && meta.dev() == dev,
-            };
-            is_it.then_some((file, meta))
-        });
-        let Some((file, meta)) = found else { return nothing };
-        Identity {
-            kind: if is_elf(&file) { kind_of_path(path) } else { nothing.kind },
-            build_id: build_id::of_file(&file).unwrap_or_default(),
-            dev: meta.dev(),
-            inode: meta.ino(),
-            size_bytes: meta.size(),
-            modified_unix_ns: modified_unix_ns(&meta),
-            ..nothing
+    /// Finds the file by the kernel's own link to it, which is certain.
+    fn linked(self, identity: &Identity, door: &Door) -> std::io::Result<ForeignFile> {
+        if self.tgid == Self::NOWHERE.tgid {
+            return Err(std::io::ErrorKind::NotFound.into());
         }
+        let Self { tgid, start: Avma(start), end: Avma(end) } = self;
+        door.mapped(Mapped { tgid, start, end, dev: identity.dev })
     }
 
-    /// Paths that may lead to the file.
-    fn candidates(self, path: &[u8]) -> [(PathBuf, Certainty); 3] {
-        let own = Path::new(std::ffi::OsStr::from_bytes(path));
-        let below = own.strip_prefix("/").unwrap_or(own);
-        let folder = scan::folder(self.tgid);
-        [
-            (folder.join(format!("map_files/{:x}-{:x}", self.start.0, self.end.0)), Certainty::Certain),
-            (folder.join("root").join(below), Certainty::SameNamespace),
-            (own.to_owned(), Certainty::OwnNamespace),
-        ]
+    /// Finds the file by its path: as the process sees it, or as the recorder does. The kernel writes paths without links. No path is followed to a
+    /// file of a device that has not answered.
+    fn on_path(self, identity: &Identity, door: &Door) -> Option<ForeignFile> {
+        let below = |root: &Path| door.below(root, &identity.path, false).ok();
+        if !identity.path.starts_with(b"/") || door.is_silent(identity.dev) {
+            return None;
+        }
+        // Some file systems show another device in stat than in the mapping (btrfs, overlayfs).
+        let of_process = || {
+            let root = (self.tgid != Self::NOWHERE.tgid).then(|| scan::folder(self.tgid).join("root"))?;
+            below(&root).filter(|found| found.meta().inode == identity.inode)
+        };
+        let own = || {
+            below(&PathBuf::from("/"))
+                .filter(|found| (found.meta().inode, found.meta().dev) == (identity.inode, identity.dev))
+        };
+        of_process().or_else(own)
     }
 }
 
-/// Opens a regular file. The type is checked first, since opening a pipe or a device can have effects; and the file is opened without
-/// blocking, in case somebody has replaced it by a pipe since.
-pub(crate) fn open_regular(path: &Path) -> Option<File> {
-    let is_regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    let mut options = OpenOptions::new();
-    is_regular.then(|| options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()).flatten()
+/// Reads the identity from the file itself.
+fn read(path: &[u8], file: &ForeignFile, door: &Door) -> Identity {
+    let Meta { dev, inode, size_bytes, modified_unix_ns, .. } = *file.meta();
+    let nothing = without_file(path);
+    let mut magic = [0; 4];
+    let is_elf = file.read(door).read_exact(&mut magic).is_ok() && magic == object::elf::ELFMAG;
+    Identity {
+        kind: if is_elf { kind_of_path(path) } else { nothing.kind },
+        build_id: build_id::of_elf(&ReadCache::new(file.read(door))).unwrap_or_default(),
+        dev,
+        inode,
+        size_bytes,
+        modified_unix_ns,
+        ..nothing
+    }
 }
 
 /// Returns the identity that the path alone gives.
@@ -243,15 +230,16 @@ fn is_memory(path: &[u8]) -> bool {
     [&b"/memfd:"[..], b"/dev/zero", b"/anon_hugepage", b"/SYSV"].iter().any(|name| path.starts_with(name))
 }
 
-fn is_elf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut magic).ok());
-    read.is_some() && magic == object::elf::ELFMAG
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    fn build_id_of(path: &Path) -> Option<Vec<u8>> {
+        build_id::of_elf(&ReadCache::new(std::fs::File::open(path).expect("it is there")))
+    }
 
     fn own_mapping() -> (Vec<u8>, u32) {
         let process = crate::proc::scan::one(std::process::id()).expect("we are running");
@@ -262,23 +250,25 @@ mod tests {
     fn a_mapped_program_is_identified_as_the_file_that_it_is() {
         let (maps, tgid) = own_mapping();
         let line = crate::proc::maps::executable(&maps).find(|line| line.inode != 0).expect("a program");
-        let identity = Identities::default().of_maps_line(tgid, &line);
+        let identity = Identities::new(Door::of_test()).of_maps_line(tgid, &line);
         let exe = std::fs::metadata("/proc/self/exe").expect("our program");
         assert_eq!(
             (identity.kind, identity.inode, identity.size_bytes),
             (ImageKind::FILE, exe.ino(), exe.size())
         );
-        assert_eq!(Some(identity.build_id), build_id::of_file(Path::new("/proc/self/exe")));
+        assert_eq!(Some(identity.build_id), build_id_of(Path::new("/proc/self/exe")));
     }
 
     #[test]
     fn another_file_under_the_same_path_is_not_believed() {
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         let path = file.path().as_os_str().as_bytes();
-        assert_eq!(MapFile::NOWHERE.read(path, 1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
+        let mut identities = Identities::new(Door::of_test());
+        let mut read = |dev, inode| identities.of_inode(MapFile::NOWHERE, path, dev, inode);
+        assert_eq!(read(1, 5), Identity { dev: 1, inode: 5, ..without_file(path) });
         let meta = file.as_file().metadata().expect("just made");
-        assert_ne!(MapFile::NOWHERE.read(path, meta.dev(), meta.ino()).modified_unix_ns, 0);
-        assert_eq!(MapFile::NOWHERE.read(path, meta.dev() + 1, meta.ino()).modified_unix_ns, 0);
+        assert!(read(meta.dev(), meta.ino()).is_read());
+        assert!(!read(meta.dev() + 1, meta.ino()).is_read());
     }
 
     #[test]
@@ -287,23 +277,32 @@ mod tests {
         std::fs::write(file.path(), "one").expect("writable");
         let path = file.path().as_os_str().as_bytes();
         let meta = file.as_file().metadata().expect("just made");
-        let mut identities = Identities::default();
+        let door = Door::of_test();
+        let mut identities = Identities::new(Rc::clone(&door));
         let mut identity = || identities.of_inode(MapFile::NOWHERE, path, meta.dev(), meta.ino());
         let first = identity();
-        let held = MapFile::NOWHERE.open(&first).expect("it is there");
-        assert!(identity() == first && first.is_of(&held));
+        let held = MapFile::NOWHERE.open(&first, &door).expect("it is there");
+        assert!(identity() == first && first.is_of(&held, &door));
         std::fs::write(file.path(), "another").expect("writable");
-        assert!(!first.is_of(&held) && MapFile::NOWHERE.open(&first).is_none());
+        assert!(!first.is_of(&held, &door) && MapFile::NOWHERE.open(&first, &door).is_none());
         let second = identity();
-        assert!(second != first && second.is_of(&held));
-        // The same with a build-id: the recorder's own program has one.
+        assert!(second != first && second.is_of(&held, &door));
+        // The same with a build-id: the recorder's own program has one. A copy of it has the same one, and is another file.
         let program = std::fs::read("/proc/self/exe").expect("our program");
         std::fs::write(file.path(), &program).expect("writable");
-        let build_id = build_id::of_file(file.path()).expect("it has one");
-        let with_id = Identity { build_id, ..without_file(path) };
-        assert!(with_id.is_of(&held));
-        std::fs::write(file.path(), "another").expect("writable");
-        assert!(!with_id.is_of(&held));
+        let with_id = identity();
+        assert_eq!(Some(&with_id.build_id), build_id_of(file.path()).as_ref());
+        assert!(with_id.is_of(&held, &door));
+        let other = tempfile::NamedTempFile::new().expect("a folder for temporary files");
+        std::fs::write(other.path(), &program).expect("writable");
+        let copy =
+            door.below(Path::new("/"), other.path().as_os_str().as_bytes(), true).expect("it is there");
+        assert!(!with_id.is_of(&copy, &door));
+        // Whoever writes it anew may set its time, and nothing else is left but the build-id.
+        let modified = file.as_file().metadata().and_then(|meta| meta.modified()).expect("just made");
+        std::fs::write(file.path(), vec![0; program.len()]).expect("writable");
+        file.as_file().set_modified(modified).expect("ours");
+        assert!(!with_id.is_of(&held, &door));
     }
 
     #[test]

@@ -17,7 +17,8 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn as _, FileHeader as _, GnuHashTable, HashTable, ProgramHeader as _};
 
 use super::identity::Identity;
-use crate::proc::memory::{Memory, PAGE};
+use crate::foreign::Door;
+use crate::foreign::memory::{Memory, PAGE};
 use crate::proc::{maps, scan};
 
 type Header = FileHeader64<Endianness>;
@@ -41,8 +42,8 @@ struct Pages {
 /// Puts together what a process has in memory of a file; `None` if its headers are not there, it is not ELF of this machine's word size, or it
 /// is larger than `most_bytes`.
 /// The file has the sections `.dynsym` and `.dynstr` at most.
-pub(crate) fn image(tgid: u32, identity: &Identity, most_bytes: u64) -> Option<MemoryImage> {
-    let pages = Pages::read(tgid, identity, most_bytes)?;
+pub(crate) fn image(tgid: u32, identity: &Identity, most_bytes: u64, door: &Door) -> Option<MemoryImage> {
+    let pages = Pages::read(identity, most_bytes, Memory::of(tgid, door))?;
     let (tables, dynamic) = pages.tables()?;
     let is_whole = tables.as_ref().is_some_and(|tables| tables.is_there) && dynamic.is_some();
     let mut bytes = pages.bytes;
@@ -67,26 +68,28 @@ struct Dynamic {
 }
 
 impl Pages {
-    fn read(tgid: u32, identity: &Identity, most_bytes: u64) -> Option<Self> {
-        let text = scan::maps_of(tgid);
+    fn read(identity: &Identity, most_bytes: u64, memory: Memory<'_>) -> Option<Self> {
+        let text = scan::maps_of(memory.tgid());
         let is_own = |line: &maps::MapsLine<'_>| {
             *line.path == *identity.path && line.inode != 0 && [0, line.inode].contains(&identity.inode)
         };
         let lines: Vec<_> = maps::all(&text).filter(|line| is_own(line) && !line.is_writable).collect();
         let len = lines.iter().map(|line| line.file_off.saturating_add(line.end - line.start)).max()?;
         let len = Some(len).filter(|len| (PAGE..=most_bytes).contains(len))?;
-        let memory = Memory::of(tgid)?;
         let begin = lines.iter().find(|line| line.file_off == 0)?.start;
         let mut pages =
             Self { bytes: vec![0; len as usize], there: vec![false; (len / PAGE) as usize], begin };
         for line in &lines {
-            for number in 0..(line.end - line.start) / PAGE {
-                let from = (line.file_off + number * PAGE) as usize;
-                let page = from / PAGE as usize;
-                // A page at the border of two segments is there twice; the first one is as in the file.
-                let into = &mut pages.bytes[from..from + PAGE as usize];
-                pages.there[page] = pages.there[page] || memory.read(line.start + number * PAGE, into);
-            }
+            memory.parts(line.start..line.end, |at, bytes| {
+                let from = (at - line.start + line.file_off) as usize;
+                for (number, page) in bytes.as_chunks::<{ PAGE as usize }>().0.iter().enumerate() {
+                    let from = from + number * PAGE as usize;
+                    // A page at the border of two segments is there twice; the first one is as in the file.
+                    if !std::mem::replace(&mut pages.there[from / PAGE as usize], true) {
+                        pages.bytes[from..from + PAGE as usize].copy_from_slice(page);
+                    }
+                }
+            });
         }
         Some(pages)
     }
@@ -212,7 +215,7 @@ mod tests {
         let text = std::fs::read("/proc/self/maps").expect("we are running");
         let is_it = |line: &maps::MapsLine<'_>| String::from_utf8_lossy(&line.path).ends_with("/libc.so.6");
         let lines: Vec<_> = maps::all(&text).filter(is_it).collect();
-        let identity = Identities::default().of_maps_line(std::process::id(), &lines[0]);
+        let identity = Identities::new(Door::of_test()).of_maps_line(std::process::id(), &lines[0]);
         let file = std::fs::read(String::from_utf8_lossy(&lines[0].path).as_ref()).expect("it is there");
         (identity, file, lines.iter().map(|line| (line.start, line.end)).collect())
     }
@@ -225,8 +228,8 @@ mod tests {
             // Reading brings it into memory.
             let _ = mem.read_exact_at(&mut vec![0; (end - start) as usize], start);
         }
-        let own = std::process::id();
-        let MemoryImage { bytes, is_whole } = image(own, &identity, 64 << 20).expect("it is mapped");
+        let (own, door) = (std::process::id(), Door::of_test());
+        let MemoryImage { bytes, is_whole } = image(own, &identity, 64 << 20, &door).expect("it is mapped");
         assert!(is_whole);
         let (here, there) = (Layout::read(&bytes[..]).expect("ELF"), Layout::read(&file[..]).expect("ELF"));
         assert_eq!((&here.build_id, here.unwind_table), (&there.build_id, there.unwind_table));
@@ -245,14 +248,16 @@ mod tests {
         };
         assert_eq!(names(&bytes), names(&file));
         assert!(names(&bytes).iter().flatten().count() > 20);
-        assert!(image(own, &identity, 4096).is_none());
-        assert!(image(u32::MAX, &identity, 64 << 20).is_none());
+        assert!(image(own, &identity, 4096, &door).is_none());
+        assert!(image(u32::MAX, &identity, 64 << 20, &door).is_none());
     }
 
     #[test]
     fn headers_that_lie_are_not_followed() {
         let (identity, _, _) = library();
-        let whole = Pages::read(std::process::id(), &identity, 64 << 20).expect("it is mapped");
+        let door = Door::of_test();
+        let memory = Memory::of(std::process::id(), &door);
+        let whole = Pages::read(&identity, 64 << 20, memory).expect("it is mapped");
         let headers = 64 + 56 * 16;
         for at in 0..headers {
             for byte in [0, 1, 0x7f, 0xff] {

@@ -5,6 +5,5 @@ pub(crate) mod counters;
 pub mod cpus;
 pub mod kallsyms;
 pub mod maps;
-pub(crate) mod memory;
 pub(crate) mod namespace;
 pub mod scan;

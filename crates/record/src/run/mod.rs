@@ -25,6 +25,7 @@ use crate::cli::live::{self, Line};
 use crate::cli::output::Output;
 use crate::cli::session;
 use crate::cli::summary;
+use crate::foreign::{Door, Keeper};
 use crate::frame_pointers::FramePointers;
 use crate::kernel::events::{self, Opened};
 use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
@@ -70,6 +71,7 @@ pub fn record(options: &Options) -> anyhow::Result<u8> {
 
 /// Records until there is a reason to end.
 fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
+    let keeper = Keeper::start().context("cannot start the process that reads files")?;
     usage::keep_freed_memory();
     usage::raise_max_files();
     let mut notes = Vec::new();
@@ -148,7 +150,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if options.verbose {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
-    let processes = processes(options, &sampler, first_tgids)?;
+    let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts) = (AtomicBool::new(false), Counts::default());
     let line = Line::new(options, &counts);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
@@ -287,15 +289,17 @@ fn processes(
     options: &Options,
     sampler: &Sampler<'_>,
     followed: Option<FxHashSet<u32>>,
+    door: Door,
 ) -> anyhow::Result<Processes> {
     let walks_deep = sampler.walker() == Walker::Loop;
     let judges = walks_deep && options.unwind.judges();
-    let frame_pointers = judges.then(|| FramePointers::new(sampler, options.keeps_tables)).transpose()?;
+    let frame_pointers =
+        judges.then(|| FramePointers::new(sampler, options.keeps_tables, &door)).transpose()?;
     let copies = walks_deep && options.unwind != Unwind::Fp;
     let sent_pages = copies.then(|| sampler.sent_pages()).transpose()?;
     // Who must not know addresses of the kernel must not know them from names either.
     let kernel_names = if kallsyms::are_hidden() { None } else { sampler.kernel_names() };
-    Ok(Processes { followed, frame_pointers, sent_pages, kernel_names })
+    Ok(Processes { followed, door, frame_pointers, sent_pages, kernel_names })
 }
 
 /// Returns what to embed of the images that are hit.

@@ -2,12 +2,12 @@
 
 pub(crate) mod child;
 pub mod clock;
+pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod perf;
 pub(crate) mod poll;
 pub(crate) mod queue;
 pub(crate) mod random;
-pub(crate) mod rooted;
 pub(crate) mod terminal;
 pub(crate) mod tracefs;
 pub(crate) mod usage;

@@ -74,26 +74,19 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
     open(&attr, 0)
 }
 
-/// Opens an event that samples nothing and reports executable mappings on one CPU, with build-ids
-/// where the kernel knows how (5.12).
+/// Opens an event that samples nothing and reports executable mappings on one CPU. It asks for no build-ids: kernels from 5.12 on then mark the
+/// reports to other listeners as if these had asked, too, and perf cannot read them.
 pub(crate) fn open_mappings(cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = empty(libbpf_sys::PERF_TYPE_SOFTWARE, u64::from(libbpf_sys::PERF_COUNT_SW_DUMMY));
     attr.set_mmap(1);
     attr.set_mmap2(1);
-    attr.set_build_id(1);
     attr.set_sample_id_all(1);
     attr.sample_type = u64::from(libbpf_sys::PERF_SAMPLE_TIME);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
-    match open(&attr, cpu) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            attr.set_build_id(0);
-            open(&attr, cpu)
-        }
-        other => other,
-    }
+    open(&attr, cpu)
 }
 
 fn empty(kind: u32, config: u64) -> perf_event_attr {

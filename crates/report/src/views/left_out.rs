@@ -60,6 +60,7 @@ pub(crate) fn why(row: &LeftOut) -> String {
         }
         Omission::UNREADABLE => "nothing: the file could not be read when sampling was over".to_owned(),
         Omission::INTERRUPTED => "not all: the taking of files was ended (Ctrl-C)".to_owned(),
+        Omission::NO_ANSWER => "nothing: its file system did not answer the recorder in time".to_owned(),
         Omission::WRITE_FAILED => "not all: the disk refused it".to_owned(),
         other => format!("not all: {}", other.name()),
     }

@@ -186,7 +186,7 @@ fn what_backs_a_mapping_is_no_file_if_this_build_does_not_know_it() {
 }
 
 #[test]
-fn files_without_a_build_id_are_one_only_if_their_inodes_are() {
+fn files_are_one_only_if_their_inodes_are() {
     let image = |(dev, inode, id): (u64, u64, &[u8])| Image {
         kind: ImageKind::FILE,
         path: 0,
@@ -196,13 +196,22 @@ fn files_without_a_build_id_are_one_only_if_their_inodes_are() {
         size_bytes: 4096,
         modified_unix_ns: 7,
     };
-    let rows = [(1, 10, &[][..]), (1, 11, &[]), (1, 10, &[]), (2, 12, &[]), (1, 13, &[9]), (1, 14, &[9])];
+    let rows = [
+        (1, 10, &[][..]),
+        (1, 11, &[]),
+        (1, 10, &[]),
+        (2, 12, &[]),
+        (1, 13, &[9]),
+        (1, 14, &[9]),
+        (0, 0, &[9]),
+        (0, 0, &[9]),
+    ];
     let images = ById::from_blocks(vec![(0, rows.map(image).into())]);
     let tables = Tables { images, ..Tables::default() };
     let spaces = Spaces::replay(&[], &[]);
     let locator = Locator::new(&tables, &spaces);
-    let places = [0, 1, 2, 3, 4, 5].map(|id| locator.image(id).expect("it is there"));
-    assert_eq!(places, [0, 1, 0, 2, 3, 3]);
+    let places = [0, 1, 2, 3, 4, 5, 6, 7].map(|id| locator.image(id).expect("it is there"));
+    assert_eq!(places, [0, 1, 0, 2, 3, 4, 5, 5], "a build-id alone serves where no inode is known");
     let doubles: Vec<bool> = locator.images.iter().map(|image| image.has_double).collect();
-    assert_eq!(doubles, [true, true, false, false], "another device may have a copy");
+    assert_eq!(doubles, [true, true, false, true, true, false], "another device may have a copy");
 }

@@ -15,7 +15,8 @@ use object::read::{ReadCache, ReadRef};
 
 use super::super::event::near;
 use super::refused::{MAX_BYTES, is_refused};
-use crate::collect::debug_file;
+use crate::collect::debug_path;
+use crate::machine::build_id;
 use crate::settings::{Edge, InFile, Place};
 
 /// The most functions of one event.
@@ -78,11 +79,18 @@ struct Functions<'d> {
     is_go: bool,
 }
 
+/// Opens the debug file of a program that the user has named, if it is installed.
+fn debug_file(program: &ReadCache<File>) -> Option<File> {
+    let id = build_id::of_elf(program)?;
+    let debug = File::open(debug_path(&id)?).ok()?;
+    (build_id::of_elf(&ReadCache::new(&debug)) == Some(id)).then_some(debug)
+}
+
 /// Calls a closure with the functions of a file.
 fn with<T>(path: &Path, look: impl FnOnce(&Functions<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let file = File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
-    let debug = debug_file(&ReadCache::new(&file)).map(ReadCache::new);
     let file = ReadCache::new(file);
+    let debug = debug_file(&file).map(ReadCache::new);
     let layout = Layout::read(&file).with_context(|| format!("`{}` is no ELF file", path.display()))?;
     let debug_layout = debug.as_ref().and_then(Layout::read);
     let debug = debug.as_ref().zip(debug_layout.as_ref()).map(|(debug, layout)| Read::new(debug, layout));

@@ -51,6 +51,9 @@ fn of_files(files: &Carried) -> Vec<String> {
     lines.extend(each("skipped", &of(Omission::UNREADABLE), |file| {
         format!("{}: it can no longer be read, or is not an ELF file", file.path)
     }));
+    lines.extend(each("no names of", &of(Omission::NO_ANSWER), |file| {
+        format!("{}: its file system did not answer in time", file.path)
+    }));
     let interrupted = of(Omission::INTERRUPTED).len() as u64;
     if interrupted > 0 {
         let are = if interrupted == 1 { "is" } else { "are" };

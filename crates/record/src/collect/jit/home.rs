@@ -1,13 +1,13 @@
 //! Finds the perf map of a process at the path that the process itself sees.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::foreign::{Door, ForeignFile};
 use crate::proc::{namespace, scan};
 use crate::sys::clock;
-use crate::sys::rooted::PathHandle;
 
 use super::times::{self, DumpClock, Reading};
 
@@ -26,8 +26,9 @@ pub(super) struct Home {
     root_after: Option<PathBuf>,
     /// The path of the map below the root folder; its name has the process id in the process's own PID namespace.
     path: PathBuf,
-    /// The user whose files are trusted, besides root.
+    /// The user and the group of the process. Only a file of this user names its code.
     uid: u32,
+    gid: u32,
     /// The start of the process. An older perf map belongs to an earlier process with the same id.
     not_before: SystemTime,
     /// The same as ns of `CLOCK_MONOTONIC`.
@@ -40,7 +41,8 @@ impl Home {
     /// Looks at a process that is alive.
     pub(super) fn of(tgid: u32) -> Option<Self> {
         let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
-        let uid = scan::status_numbers(&status, "Uid").nth(1)?;
+        let [uid, gid] = ["Uid", "Gid"].map(|field| scan::status_numbers(&status, field).nth(1));
+        let (uid, gid) = (uid?, gid?);
         let own_tgid = scan::status_numbers(&status, "NSpid").last().unwrap_or(tgid);
         let root = scan::folder(tgid).join("root");
         // Both namespaces are unknown if the process has ended meanwhile.
@@ -49,17 +51,17 @@ impl Home {
         let age = age(tgid)? + CLOCKS_APART;
         let not_before = SystemTime::now().checked_sub(age)?;
         let (began_ns, ahead_ns) = (ago_ns(age), times::ahead_ns(tgid));
-        Some(Self { root, root_after, path: map_path(own_tgid), uid, not_before, began_ns, ahead_ns })
+        Some(Self { root, root_after, path: map_path(own_tgid), uid, gid, not_before, began_ns, ahead_ns })
     }
 
     /// Returns the default for a process that ended before it was looked at: the root folder of the recorder. Memory for code
     /// was first seen in the process at `since_ns`.
     pub(super) fn of_the_gone(tgid: u32, since_ns: u64) -> Self {
-        let own_uid = fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
+        let (uid, gid) = fs::metadata("/proc/self").map_or((0, 0), |meta| (meta.uid(), meta.gid()));
         let age = Duration::from_nanos(clock::monotonic_ns().saturating_sub(since_ns)) + BEGINNING;
         let not_before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         let (root, root_after, path) = (PathBuf::from("/"), None, map_path(tgid));
-        Self { root, root_after, path, uid: own_uid, not_before, began_ns: ago_ns(age), ahead_ns: Some(0) }
+        Self { root, root_after, path, uid, gid, not_before, began_ns: ago_ns(age), ahead_ns: Some(0) }
     }
 
     /// Returns the clocks of the process; `begin` is a reading from when the recording began.
@@ -69,20 +71,17 @@ impl Home {
     }
 
     /// Finds the current perf map; `None` also if the file belongs to another user.
-    pub(super) fn perf_map(&self) -> Option<PathHandle> {
+    pub(super) fn perf_map(&self, door: &Door) -> Option<ForeignFile> {
         let roots = [Some(&self.root), self.root_after.as_ref()];
-        let seen = roots.into_iter().flatten().find_map(|root| PathHandle::below(root, &self.path))?;
-        let is_fresh = seen.meta.modified().is_ok_and(|time| time >= self.not_before);
-        (is_fresh && self.is_trusted(seen.meta.uid())).then_some(seen)
+        let path = self.path.as_os_str().as_encoded_bytes();
+        let seen = roots.into_iter().flatten().find_map(|root| door.below(root, path, true).ok())?;
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(seen.meta().modified_unix_ns);
+        self.trusted(seen).filter(|_| modified >= self.not_before)
     }
 
-    /// Returns true if a file that the process mapped is trusted to name its code.
-    pub(super) fn trusts(&self, file: &File) -> bool {
-        file.metadata().is_ok_and(|meta| self.is_trusted(meta.uid()))
-    }
-
-    fn is_trusted(&self, uid: u32) -> bool {
-        uid == 0 || uid == self.uid
+    /// Returns a file if it is trusted to name the code of the process. It is read as the user of the process.
+    pub(super) fn trusted(&self, file: ForeignFile) -> Option<ForeignFile> {
+        (file.meta().uid == self.uid).then(|| file.opened_as(self.uid, self.gid))
     }
 }
 
@@ -120,6 +119,6 @@ mod tests {
         let home = Home::of(own).expect("we are running");
         assert_eq!((home.path, home.root_after), (format!("/tmp/perf-{own}.map").into(), Some("/".into())));
         assert!(Home::of(u32::MAX).is_none());
-        assert!(Home::of_the_gone(u32::MAX, 0).perf_map().is_none());
+        assert!(Home::of_the_gone(u32::MAX, 0).perf_map(&Door::of_test()).is_none());
     }
 }

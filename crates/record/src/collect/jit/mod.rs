@@ -22,9 +22,7 @@ mod times;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt as _;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -33,6 +31,8 @@ use icecore_format::records::ImageKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{HeldFile, Room};
+use crate::foreign::memory::Memory;
+use crate::foreign::{Door, ForeignFile, Meta};
 use crate::machine::identity::{Identity, MapFile};
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
@@ -86,6 +86,7 @@ impl<'a> Requested<'a> {
 /// All JIT code: the processes that have it, the addresses that were hit, and the names that were found.
 #[derive(Debug)]
 pub(crate) struct Jit {
+    door: Rc<Door>,
     lives: FxHashMap<u32, Life>,
     room: Room,
     /// The number of distinct addresses of all lives.
@@ -141,9 +142,9 @@ struct Files {
 }
 
 impl Jit {
-    pub(super) fn new(room: Room) -> Self {
+    pub(super) fn new(room: Room, door: Rc<Door>) -> Self {
         let (lives, rows, registered, told) = Default::default();
-        Self { lives, room, hit_count: 0, rows, registered, teller: None, began: Reading::now(), told }
+        Self { door, lives, room, hit_count: 0, rows, registered, teller: None, began: Reading::now(), told }
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -180,7 +181,7 @@ impl Jit {
     /// Searches the files that were missing or replaced, and hands over the pieces that were found since the last call.
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
-        self.lives.iter_mut().for_each(|(tgid, life)| life.search_tables(*tgid));
+        self.lives.iter_mut().for_each(|(tgid, life)| life.search_tables(&Memory::of(*tgid, &self.door)));
         let answers = self.teller.as_mut().map(Teller::take_answers);
         answers.into_iter().flatten().for_each(|answer| self.take(answer));
         std::mem::take(&mut self.rows)
@@ -266,7 +267,7 @@ impl Jit {
         }
         if let Some(home) = &life.home {
             let is_first = life.looks == 1;
-            life.files.borrow_mut().look(home, is_first, |open| self.room.hold(open));
+            life.files.borrow_mut().look(home, is_first, &self.door, |found| self.room.hold(|| Some(found)));
         }
     }
 
@@ -278,11 +279,11 @@ impl Jit {
         if files.dumps.len() < MAX_DUMPS {
             // The process may be writing the file now, so its size and time are not compared.
             let growing = Identity { modified_unix_ns: 0, ..identity.clone() };
-            let open = || place.open(&growing).filter(|file| home.trusts(file));
-            let held = self.room.hold(open);
-            let is_new =
-                |held: &HeldFile| files.dumps.iter().all(|(old, _)| inode(&old.file) != inode(&held.file));
-            let held = held.filter(is_new);
+            let open = || home.trusted(place.open(&growing, &self.door)?);
+            let is_new = |found: &ForeignFile| {
+                files.dumps.iter().all(|(old, _)| inode(old.file.meta()) != inode(found.meta()))
+            };
+            let held = self.room.hold(|| open().filter(is_new));
             let clock = home.clock(self.began);
             files.dumps.extend(held.map(|held| (held, clock)));
         }
@@ -301,21 +302,22 @@ impl Jit {
         if has_ended || !has_map {
             let gone = Home::of_the_gone(tgid, life.since_ns);
             let home = life.home.as_ref().unwrap_or(&gone);
-            life.files.borrow_mut().look(home, false, |open| open().map(HeldFile::for_a_moment));
+            let hold = |found| Some(HeldFile::for_a_moment(found));
+            life.files.borrow_mut().look(home, false, &self.door, hold);
         }
         // A return address is looked up one byte earlier, in the call, which may lie in another piece.
         let before = |at: Avma| Avma(at.0.saturating_sub(1));
         let mut asked: Vec<Avma> = life.hits.iter().flat_map(|at| [before(*at), *at]).collect();
         asked.sort_unstable();
         asked.dedup();
-        let own = life.files.borrow().sources(!has_ended);
-        let inherited = life.inherited.iter().map(|files| files.borrow().sources(false));
+        let own = life.files.borrow().sources(!has_ended, &self.door);
+        let inherited = life.inherited.iter().map(|files| files.borrow().sources(false, &self.door));
         let (sources, unheld): (Vec<_>, Vec<_>) =
             std::iter::once(own).chain(inherited).flatten().partition(Option::is_some);
         // There are too many open files.
         self.told.cut_files += unheld.len() as u64;
         let sources: Vec<NamesFile> = sources.into_iter().flatten().collect();
-        life.search_tables(tgid);
+        life.search_tables(&Memory::of(tgid, &self.door));
         let registered: Vec<Registered> =
             std::mem::take(&mut life.registered).into_values().flatten().collect();
         if sources.is_empty() {
@@ -332,7 +334,7 @@ impl Jit {
     fn ask(&mut self, mut wanted: NamesRequest, until: Option<Instant>) {
         loop {
             let left_out = wanted.sources.len() as u64;
-            let Some(teller) = self.teller.take().or_else(Teller::start) else {
+            let Some(teller) = self.teller.take().or_else(|| Teller::start(&self.door)) else {
                 self.told.cut_files += left_out;
                 return;
             };
@@ -353,7 +355,7 @@ impl Jit {
 
 impl Life {
     /// Searches unwind tables of code whose addresses are new.
-    fn search_tables(&mut self, tgid: u32) {
+    fn search_tables(&mut self, memory: &Memory<'_>) {
         if self.searches >= SEARCHES || self.hits.len() == self.searched {
             return;
         }
@@ -361,7 +363,7 @@ impl Life {
         self.searched = self.hits.len();
         let mut hits: Vec<Avma> = self.hits.iter().copied().collect();
         hits.sort_unstable();
-        for found in registered::find(tgid, Requested::new(&hits)) {
+        for found in registered::find(memory, Requested::new(&hits)) {
             let known = self.registered.entry(found.code.start).or_insert_with(|| Some(found.clone()));
             if known.as_ref() != Some(&found) {
                 *known = None;
@@ -413,30 +415,30 @@ impl Files {
         &mut self,
         home: &Home,
         is_first: bool,
-        hold: impl FnOnce(&dyn Fn() -> Option<File>) -> Option<HeldFile>,
+        door: &Door,
+        hold: impl FnOnce(ForeignFile) -> Option<HeldFile>,
     ) {
-        let Some(seen) = home.perf_map() else { return };
-        let dev_inode = Some((seen.meta.dev(), seen.meta.ino()));
-        if self.map.as_ref().is_none_or(|held| inode(&held.file) != dev_inode) {
+        let Some(seen) = home.perf_map(door) else { return };
+        if self.map.as_ref().is_none_or(|held| inode(held.file.meta()) != inode(seen.meta())) {
             // The old file is closed first, so that it does not count against the limit.
             self.map = None;
-            self.map = hold(&|| seen.open());
-            self.known_len = if is_first { seen.meta.len() } else { 0 };
+            self.known_len = if is_first { seen.meta().size_bytes } else { 0 };
+            self.map = hold(seen);
         }
     }
 
     /// Returns the files as they are now. Dumps come first, because they have times; `None` stands for a file that cannot be held open.
-    fn sources(&self, map_may_be_reused: bool) -> Vec<Option<NamesFile>> {
-        let dumps = self.dumps.iter().map(|(held, clock)| NamesFile::dump(&held.file, *clock));
+    fn sources(&self, map_may_be_reused: bool, door: &Door) -> Vec<Option<NamesFile>> {
+        let dumps = self.dumps.iter().map(|(held, clock)| NamesFile::dump(&held.file, *clock, door));
         let map = self.map.iter();
-        let map = map.map(|held| NamesFile::map(&held.file, self.known_len, map_may_be_reused));
+        let map = map.map(|held| NamesFile::map(&held.file, self.known_len, map_may_be_reused, door));
         dumps.chain(map).collect()
     }
 }
 
 /// Returns device and inode of a file.
-fn inode(file: &File) -> Option<(u64, u64)> {
-    file.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+fn inode(meta: &Meta) -> (u64, u64) {
+    (meta.dev, meta.inode)
 }
 
 /// Returns true if a mapping is that of a file `jit-NUMBER.dump`, by which a process shows where its jitdump is.

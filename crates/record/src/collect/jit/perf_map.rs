@@ -1,7 +1,6 @@
 //! Reads perf maps: text files with one line for each piece of a process's JIT code.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
@@ -28,7 +27,7 @@ const OTHERS: &[u8] = b"others";
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
 pub(crate) fn find(
-    mut file: &File,
+    mut file: impl Read + Seek,
     len: u64,
     known_len: u64,
     asked: &Requested<'_>,

@@ -1,7 +1,8 @@
 //! Reads numbers and bytes at offsets of jitdump files.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::cell::RefCell;
+
+use crate::foreign::Reading;
 
 /// A file, or bytes.
 pub trait ReadAt {
@@ -9,9 +10,9 @@ pub trait ReadAt {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
 }
 
-impl ReadAt for File {
+impl ReadAt for RefCell<Reading<'_>> {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
-        self.read_at(bytes, off).unwrap_or(0)
+        self.borrow_mut().read_at(bytes, off).unwrap_or(0)
     }
 }
 

@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 
 use super::Requested;
 use super::read_at::{u32_at, u64_at};
-use crate::proc::memory::Memory;
+use crate::foreign::memory::Memory;
 use crate::proc::{maps, scan};
 
 /// The most bytes of variables that are looked at, and of what a word points to.
@@ -61,8 +61,8 @@ const RELATIVE_4_BYTES: u8 = 0x1b;
 
 /// Finds the descriptions of code in which an address lies, or that ends there, ascending by their code. Of descriptions that
 /// contradict each other there is none.
-pub(super) fn find(tgid: u32, hits: Requested<'_>) -> Vec<Registered> {
-    let Some(memory) = Memory::of(tgid) else { return Vec::new() };
+pub(super) fn find(memory: &Memory<'_>, hits: Requested<'_>) -> Vec<Registered> {
+    let tgid = memory.tgid();
     let text = scan::maps_of(tgid);
     let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
     let mut waiting: VecDeque<(u64, u32)> = VecDeque::new();
@@ -81,7 +81,7 @@ pub(super) fn find(tgid: u32, hits: Requested<'_>) -> Vec<Registered> {
         }
         pointees += 1;
         let before = found.len();
-        entries(&memory, at, hits, &mut found);
+        entries(memory, at, hits, &mut found);
         if found.len() == before && steps < MAX_STEPS && at % 8 == 0 {
             let bytes = memory.read_up_to(at, POINTEE);
             waiting.extend(words(&bytes).map(|word| (word, steps + 1)));
@@ -138,7 +138,7 @@ fn is_mapped(maps: &[u8]) -> impl Fn(u64) -> bool {
 }
 
 /// Reads the entries at an address, if there are some: those that follow a common part, or one description.
-fn entries(memory: &Memory, at: u64, hits: Requested<'_>, found: &mut Vec<Registered>) {
+fn entries(memory: &Memory<'_>, at: u64, hits: Requested<'_>, found: &mut Vec<Registered>) {
     let mut head = [0; 12];
     if !memory.read(at, &mut head) {
         return;
@@ -320,6 +320,7 @@ fn push(bytes: &mut Vec<u8>, entry: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::Door;
 
     /// A common part and descriptions, in the encoding; they lie at 0x1000.
     fn table(encoding: u8, codes: &[Range<u64>]) -> Vec<u8> {
@@ -363,7 +364,8 @@ mod tests {
 
     #[test]
     fn descriptions_are_found_in_memory_whatever_lies_there() {
-        let memory = Memory::of(std::process::id()).expect("our own");
+        let door = Door::of_test();
+        let memory = Memory::of(std::process::id(), &door);
         let codes = [0x5000..0x5021, 0x9000..0x9100];
         let bytes = table(0, &codes);
         let found_at = |at: usize, bytes: &[u8], hit: u64| {

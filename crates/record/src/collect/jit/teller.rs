@@ -1,8 +1,7 @@
 //! A thread that reads perf maps and jitdump files. Each may have hundreds of megabytes, and the tracker, for which samples
 //! wait, must not read them.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
+use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use icecore_elf::Avma;
 
 use super::times::{DumpClock, Reading};
 use super::{Requested, dump, perf_map};
+use crate::foreign::{Door, ForeignFile};
 use crate::sys::usage;
 use crate::track::jit::Piece;
 
@@ -28,15 +28,15 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// A perf map or jitdump file, as it was at the end of its address space.
 #[derive(Debug)]
 pub(super) struct NamesFile {
-    file: File,
+    file: ForeignFile,
     /// The clocks of the writer of a dump; `None` for a perf map.
     clock: Option<DumpClock>,
     /// The length of a perf map when the first code of the process was seen, bytes.
     known_len: u64,
     /// The length of the file, bytes.
     len: u64,
-    /// The modification time of the file, s and ns, if the next program of the process may overwrite it.
-    unchanged_since: Option<(i64, i64)>,
+    /// The modification time of the file, ns since 1970, if the next program of the process may overwrite it.
+    unchanged_since: Option<u64>,
 }
 
 /// A request: the addresses of one address space.
@@ -78,17 +78,17 @@ pub(super) struct Teller {
 impl NamesFile {
     /// Takes a perf map in its current state. If it `may_be_reused`, the next program of the process may overwrite it later, and then
     /// the file is not read.
-    pub(super) fn map(file: &File, known_len: u64, may_be_reused: bool) -> Option<Self> {
-        let file = file.try_clone().ok()?;
-        let meta = file.metadata().ok()?;
-        let unchanged_since = may_be_reused.then(|| (meta.mtime(), meta.mtime_nsec()));
-        Some(Self { file, clock: None, known_len, len: meta.len(), unchanged_since })
+    pub(super) fn map(file: &ForeignFile, known_len: u64, may_be_reused: bool, door: &Door) -> Option<Self> {
+        let file = file.try_clone()?;
+        let meta = file.meta_now(door).ok()?;
+        let unchanged_since = may_be_reused.then_some(meta.modified_unix_ns);
+        Some(Self { file, clock: None, known_len, len: meta.size_bytes, unchanged_since })
     }
 
     /// Takes a dump in its current state; all its times have passed.
-    pub(super) fn dump(file: &File, clock: DumpClock) -> Option<Self> {
-        let file = file.try_clone().ok()?;
-        let len = file.metadata().ok()?.len();
+    pub(super) fn dump(file: &ForeignFile, clock: DumpClock, door: &Door) -> Option<Self> {
+        let file = file.try_clone()?;
+        let len = file.meta_now(door).ok()?.size_bytes;
         let readings = clock.readings.and_then(|[begin, _]| Some([begin, Reading::now()?]));
         Some(Self {
             file,
@@ -100,24 +100,25 @@ impl NamesFile {
     }
 
     /// Returns true if the file was not modified since.
-    fn is_same(&self) -> bool {
-        self.file.metadata().is_ok_and(|meta| {
-            let is_old = |since| since == (meta.mtime(), meta.mtime_nsec());
-            meta.len() >= self.len && self.unchanged_since.is_none_or(is_old)
+    fn is_same(&self, door: &Door) -> bool {
+        self.file.meta_now(door).is_ok_and(|meta| {
+            meta.size_bytes >= self.len
+                && self.unchanged_since.is_none_or(|since| since == meta.modified_unix_ns)
         })
     }
 }
 
 impl Teller {
     /// Starts the thread; `None` if the system allows no more threads.
-    pub(super) fn start() -> Option<Self> {
+    pub(super) fn start(door: &Door) -> Option<Self> {
+        let door = door.clone();
         let (wanted, asked) = sync_channel::<NamesRequest>(MAX_WAITING);
         let (answer, answers) = channel();
         let work = move || {
             usage::background_priority();
             let mut budget = MAX_ALL_BYTES;
             for wanted in asked {
-                if answer.send(tell(wanted, &mut budget)).is_err() {
+                if answer.send(tell(wanted, &mut budget, &door)).is_err() {
                     break;
                 }
             }
@@ -174,22 +175,23 @@ impl Teller {
 
 /// Reads files, and finds the pieces that contain the addresses. An address that one file explains is not searched in the next. Dumps should
 /// come before maps, because they have times. The bytes of maps are subtracted from the budget; a file larger than the rest is not read.
-fn tell(wanted: NamesRequest, budget: &mut u64) -> Answer {
+fn tell(wanted: NamesRequest, budget: &mut u64, door: &Door) -> Answer {
     let NamesRequest { tgid, since_ns, mut asked, sources } = wanted;
     let (files, addresses) = (sources.len(), asked.len());
     let mut answer = Answer { tgid, since_ns, files, addresses, ..Answer::default() };
     for source in &sources {
         let addresses = Requested::new(&asked);
         let (found, is_cut) = if let Some(clock) = &source.clock {
-            dump::find_by(&source.file, &addresses, clock)
+            dump::find_by(&RefCell::new(source.file.read(door)), &addresses, clock)
         } else if let Some(left) = budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
             *budget = left;
-            perf_map::find(&source.file, source.len, source.known_len, &addresses).unwrap_or_default()
+            perf_map::find(source.file.read(door), source.len, source.known_len, &addresses)
+                .unwrap_or_default()
         } else {
             (Vec::new(), true)
         };
         // If a file is overwritten while it is read, the bytes may form lines that nobody wrote.
-        let is_same = source.is_same();
+        let is_same = source.is_same(door);
         answer.cut_files += u64::from(is_cut || !is_same);
         let found = if is_same { found } else { Vec::new() };
         let mut is_told = vec![false; asked.len()];
@@ -204,17 +206,23 @@ fn tell(wanted: NamesRequest, budget: &mut u64) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write as _;
+    use std::path::Path;
 
-    fn map(text: &str) -> File {
-        let mut file = tempfile::tempfile().expect("a folder for temporary files");
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    fn map(text: &str) -> NamedTempFile {
+        let mut file = NamedTempFile::new().expect("a folder for temporary files");
         file.write_all(text.as_bytes()).expect("room");
         file
     }
 
-    fn wanted(file: &File, may_be_reused: bool) -> NamesRequest {
-        let sources = vec![NamesFile::map(file, 1 << 20, may_be_reused).expect("a file")];
+    fn wanted(file: &NamedTempFile, may_be_reused: bool, door: &Door) -> NamesRequest {
+        let path = file.path().as_os_str().as_encoded_bytes();
+        let file = door.below(Path::new("/"), path, true).expect("a file");
+        let sources = vec![NamesFile::map(&file, 1 << 20, may_be_reused, door).expect("a file")];
         NamesRequest { tgid: 7, since_ns: 5, asked: vec![Avma(0x1000)], sources }
     }
 
@@ -224,9 +232,10 @@ mod tests {
 
     #[test]
     fn another_thread_reads_and_answers() {
-        let mut teller = Teller::start().expect("a thread");
+        let door = Door::of_test();
+        let mut teller = Teller::start(&door).expect("a thread");
         assert!(teller.wait(Instant::now() + PATIENCE).is_none(), "nothing was asked");
-        teller.ask(wanted(&map("1000 10 f\n"), false)).expect("room");
+        teller.ask(wanted(&map("1000 10 f\n"), false, &door)).expect("room");
         assert_eq!(teller.waiting_files(), 1);
         let answer = teller.wait(Instant::now() + PATIENCE).expect("an answer");
         assert_eq!((answer.tgid, answer.since_ns, names(&answer)), (7, 5, vec!["f".to_owned()]));
@@ -239,37 +248,37 @@ mod tests {
         let (wanted_by, _asked) = sync_channel(MAX_WAITING);
         let (_answer, answers) = channel();
         let mut teller = Teller { wanted: wanted_by, answers, files: 0, addresses: 0 };
-        let file = map("1000 10 f\n");
-        (0..MAX_FILES).for_each(|_| teller.ask(wanted(&file, false)).expect("room"));
-        assert!(teller.ask(wanted(&file, false)).is_err());
+        let (file, door) = (map("1000 10 f\n"), Door::of_test());
+        (0..MAX_FILES).for_each(|_| teller.ask(wanted(&file, false, &door)).expect("room"));
+        assert!(teller.ask(wanted(&file, false, &door)).is_err());
         assert_eq!(teller.waiting_files(), MAX_FILES);
         assert!(teller.wait(Instant::now()).is_none());
     }
 
     #[test]
     fn all_maps_together_have_a_budget() {
-        let file = map("1000 10 f\n");
+        let (file, door) = (map("1000 10 f\n"), Door::of_test());
         let mut budget = 15;
-        assert_eq!(names(&tell(wanted(&file, false), &mut budget)), ["f"]);
-        let second = tell(wanted(&file, false), &mut budget);
+        assert_eq!(names(&tell(wanted(&file, false, &door), &mut budget, &door)), ["f"]);
+        let second = tell(wanted(&file, false, &door), &mut budget, &door);
         assert_eq!((names(&second).len(), second.cut_files, budget), (0, 1, 5));
     }
 
     #[test]
     fn what_the_next_program_wrote_is_not_told_of_the_last() {
-        let mut budget = MAX_ALL_BYTES;
+        let (mut budget, door) = (MAX_ALL_BYTES, Door::of_test());
         let mut file = map("1000 10 f\n");
-        let grown = wanted(&file, false);
-        let cut = wanted(&file, false);
-        let reused = wanted(&file, true);
+        let grown = wanted(&file, false, &door);
+        let cut = wanted(&file, false, &door);
+        let reused = wanted(&file, true, &door);
         file.write_all(b"1000 10 g\n").expect("room");
         // The time of a file has the resolution of a tick.
-        file.set_modified(std::time::SystemTime::now() + Duration::from_secs(1)).expect("ours");
-        assert_eq!(names(&tell(grown, &mut budget)), ["f"], "what was there is told, and no more");
-        let told = tell(reused, &mut budget);
+        file.as_file().set_modified(std::time::SystemTime::now() + Duration::from_secs(1)).expect("ours");
+        assert_eq!(names(&tell(grown, &mut budget, &door)), ["f"], "what was there is told, and no more");
+        let told = tell(reused, &mut budget, &door);
         assert_eq!((names(&told).len(), told.cut_files), (0, 1));
-        file.set_len(3).expect("ours");
-        let told = tell(cut, &mut budget);
+        file.as_file().set_len(3).expect("ours");
+        let told = tell(cut, &mut budget, &door);
         assert_eq!((names(&told).len(), told.cut_files), (0, 1));
     }
 }

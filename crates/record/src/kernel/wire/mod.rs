@@ -5,12 +5,11 @@
 mod process;
 mod reports;
 
-use std::fs::Metadata;
 use std::mem::offset_of;
-use std::os::unix::fs::MetadataExt as _;
 
 use icecore_elf::Avma;
 
+use crate::foreign::Meta;
 use crate::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, file_key, limits, no_table_record, page_record,
     record_head, record_type, registers_record, sample_record, stack_record, task_record, wait_flags,
@@ -19,7 +18,7 @@ use crate::skeleton::types::{
 pub(crate) use process::Process;
 #[cfg(test)]
 pub(crate) use process::{Bytes, Sums};
-pub use reports::{FileRef, NewMapping, Report, reports};
+pub use reports::{Inode, NewMapping, Report, reports};
 
 /// The number of registers in a snapshot, which are in DWARF's order up to the program counter.
 pub(crate) const REGISTER_COUNT: usize =
@@ -131,6 +130,12 @@ impl FileKey {
         u32_at(&self.0, offset_of!(file_key, dev)) == Some(0)
     }
 
+    /// Returns its device, as the C library numbers it: the kernel has 12 bits for the major number, and 20 for the minor one.
+    pub(crate) fn dev(&self) -> u64 {
+        let dev = u32_at(&self.0, offset_of!(file_key, dev)).unwrap_or(0);
+        libc::makedev(dev >> 20, dev & 0xf_ffff)
+    }
+
     /// Returns true if it is on a disk: its device has a major number, in the upper 12 of 32 bits. Others have the numbers of devices
     /// that are gone, and the owner of a file system without a disk (FUSE) may set all else.
     pub(crate) fn is_on_disk(&self) -> bool {
@@ -138,12 +143,11 @@ impl FileKey {
     }
 
     /// Returns true if a file has inode, size and time of the last change from here. (Some file systems show another device to users.)
-    pub(crate) fn is_of(&self, file: &Metadata) -> bool {
+    pub(crate) fn is_of(&self, file: &Meta) -> bool {
         let field = |at| u64_at(&self.0, at).unwrap_or_default();
-        let changed_ns = file.ctime().wrapping_mul(1_000_000_000).wrapping_add(file.ctime_nsec());
-        field(offset_of!(file_key, inode)) == file.ino()
-            && field(offset_of!(file_key, size)) == file.size()
-            && field(offset_of!(file_key, changed_ns)) == changed_ns.cast_unsigned()
+        field(offset_of!(file_key, inode)) == file.inode
+            && field(offset_of!(file_key, size)) == file.size_bytes
+            && field(offset_of!(file_key, changed_ns)) == file.changed_unix_ns
     }
 }
 

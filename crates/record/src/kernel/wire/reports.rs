@@ -20,16 +20,18 @@ pub struct NewMapping<'a> {
     pub(crate) start: Avma,
     pub(crate) len: u64,
     pub(crate) file_off: FileOff,
-    pub(crate) file: FileRef<'a>,
+    pub(crate) file: Inode,
     /// Path as the process sees it.
     pub path: &'a [u8],
 }
 
-/// How the kernel names the mapped file: by build-id if it has one and the kernel reads it.
+/// The mapped file, as the kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileRef<'a> {
-    BuildId(&'a [u8]),
-    Inode { major: u32, minor: u32, inode: u64 },
+pub struct Inode {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    /// 0 for memory that is in no file.
+    pub(crate) inode: u64,
 }
 
 /// Length of `struct perf_event_header`.
@@ -43,8 +45,7 @@ const SAMPLE_ID: usize = 8;
 /// ```text
 ///  0 u32 type   4 u16 misc   6 u16 size
 ///  8 u32 pid   12 u32 tid   16 u64 addr   24 u64 len   32 u64 pgoff
-/// 40 u32 major 44 u32 minor 48 u64 inode  56 u64 generation      (or, by a bit of misc:)
-/// 40 u8 build-id size                     44 [u8; 20] build-id
+/// 40 u32 major 44 u32 minor 48 u64 inode  56 u64 generation
 /// 64 u32 prot  68 u32 flags 72 path, NUL-padded to 8     … u64 time
 /// ```
 ///
@@ -69,13 +70,8 @@ fn report(record: &[u8]) -> Option<Report<'_>> {
 }
 
 fn mapping(record: &[u8]) -> Option<NewMapping<'_>> {
-    let misc = u16_at(record, 4)?;
-    let file = if u32::from(misc) & libbpf_sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
-        let len = usize::from(*record.get(40)?).min(20);
-        FileRef::BuildId(record.get(44..44 + len)?)
-    } else {
-        FileRef::Inode { major: u32_at(record, 40)?, minor: u32_at(record, 44)?, inode: u64_at(record, 48)? }
-    };
+    // Another listener has asked for build-ids, and the kernel says by mistake that this report has one. It has none (see `open_mappings`).
+    let file = Inode { major: u32_at(record, 40)?, minor: u32_at(record, 44)?, inode: u64_at(record, 48)? };
     let time_off = record.len().checked_sub(SAMPLE_ID)?;
     let executable = u32_at(record, 64)? & libc::PROT_EXEC as u32 != 0;
     let mapping = NewMapping {

@@ -48,7 +48,7 @@ impl Digest {
         let functions = symbols.len() as u64;
         drop((symbols, rules));
         let files = match wishes.embed {
-            Embed::None | Embed::Hits => Carried::default(),
+            Embed::None | Embed::Hits => Carried { left_out: collector.unanswered(), ..Carried::default() },
             Embed::Sections => self.carry(collector, Extent::Sections, wishes),
             Embed::All => self.carry(collector, Extent::Whole, wishes),
         };

@@ -6,6 +6,7 @@ mod embed;
 mod mappings;
 mod moved;
 
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -16,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::chunk::Chunk;
 use super::counts::Counts;
 use crate::collect::Collector;
+use crate::foreign::Door;
 use crate::frame_pointers::FramePointers;
 use crate::kernel::names::KernelNames;
 use crate::kernel::sampler::SentPages;
@@ -66,6 +68,8 @@ pub struct Wishes<'a> {
 /// The processes, as known when recording begins.
 pub struct Processes {
     pub followed: Option<FxHashSet<u32>>,
+    /// The way to the files that they have mapped.
+    pub door: Door,
     /// Finds the processes whose stacks need not be copied; `None` if all stacks are copied, or none.
     pub frame_pointers: Option<FramePointers>,
     /// The sampler's list of the stack pages that it has sent; `None` if no stacks are copied.
@@ -86,14 +90,16 @@ pub fn digest(
     if !wishes.has_stacks {
         usage::lower_priority();
     }
-    let Processes { followed, frame_pointers, sent_pages, kernel_names } = processes;
+    let Processes { followed, door, frame_pointers, sent_pages, kernel_names } = processes;
+    let door = Rc::new(door);
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         has_file: false,
-        identities: Identities::default(),
+        identities: Identities::new(Rc::clone(&door)),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
-        collector: (wishes.embed != Embed::None).then(Collector::new),
+        collector: (wishes.embed != Embed::None).then(|| Collector::new(Rc::clone(&door))),
+        door,
         frame_pointers,
         sent_pages,
         kernel_names,
@@ -127,6 +133,7 @@ pub fn digest(
 struct Digest {
     tracker: Tracker,
     has_file: bool,
+    door: Rc<Door>,
     identities: Identities,
     cgroups: Cgroups,
     mounts: Mounts,
@@ -262,6 +269,7 @@ impl Digest {
             code.into_iter().for_each(|(image, file_off)| collector.hit(image, file_off));
             counts.into_iter().for_each(|(image, hits)| collector.count(image, hits));
             jit = collector.take_jit();
+            collector.release();
         }
         // The writer takes batches until this sender is dropped.
         let _ = self.batches.send(batch);

@@ -10,9 +10,7 @@
 //! Only equal bytes prove it, so the code is compared while the process lives: 2 MiB around each address that was hit.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 
 use icecore_elf::{Avma, FileOff, Layout};
 use icecore_format::records::{ImageKind, Mapping, Origin};
@@ -20,6 +18,8 @@ use object::read::ReadCache;
 use rustc_hash::FxHashSet;
 
 use super::Digest;
+use crate::foreign::memory::Memory;
+use crate::foreign::{Door, ForeignFile};
 use crate::machine::identity::{Identities, Identity, MapFile};
 use crate::proc::{maps, scan};
 use crate::track::tracker::Note;
@@ -72,7 +72,7 @@ impl Digest {
             }
             left -= 1;
             let memory = region.start.0.max(begin)..region.end.0.min(begin.saturating_add(STRETCH));
-            let found = compare(tgid, &memory, &mut self.identities);
+            let found = compare(tgid, &memory, &mut self.identities, &self.door);
             for (identity, place, Equal { memory, file_off: FileOff(file_off) }) in found {
                 let (start, len) = (memory.start, memory.end - memory.start);
                 let (image, origin, mount_ns) = (0, Origin::MOVED, 0);
@@ -84,7 +84,12 @@ impl Digest {
 }
 
 /// Compares memory of a process with the files that it has mapped below and above.
-fn compare(tgid: u32, memory: &Range<u64>, identities: &mut Identities) -> Vec<(Identity, MapFile, Equal)> {
+fn compare(
+    tgid: u32,
+    memory: &Range<u64>,
+    identities: &mut Identities,
+    door: &Door,
+) -> Vec<(Identity, MapFile, Equal)> {
     let text = scan::maps_of(tgid);
     let lines: Vec<_> = maps::all(&text).collect();
     let after = lines.partition_point(|line| line.end <= memory.start);
@@ -94,10 +99,12 @@ fn compare(tgid: u32, memory: &Range<u64>, identities: &mut Identities) -> Vec<(
     for line in neighbours.into_iter().flatten() {
         let identity = identities.of_maps_line(tgid, line);
         let place = MapFile { tgid, start: Avma(line.start), end: Avma(line.end) };
-        let Some(file) = place.open(&identity).filter(|_| identity.kind == ImageKind::FILE) else { continue };
-        let Some(layout) = Layout::read(&ReadCache::new(&file)) else { continue };
+        let Some(file) = place.open(&identity, door).filter(|_| identity.kind == ImageKind::FILE) else {
+            continue;
+        };
+        let Some(layout) = Layout::read(&ReadCache::new(file.read(door))) else { continue };
         for (range, off) in layout.code_beside((line.start, FileOff(line.file_off)), memory) {
-            let equal = equal(tgid, &file, &range, off).unwrap_or_default();
+            let equal = equal(Memory::of(tgid, door), &file, &range, off, door).unwrap_or_default();
             found.extend(equal.into_iter().map(|equal| (identity.clone(), place, equal)));
         }
         if !found.is_empty() {
@@ -108,11 +115,17 @@ fn compare(tgid: u32, memory: &Range<u64>, identities: &mut Identities) -> Vec<(
 }
 
 /// Finds the pages of a range of memory that are equal to what a file has from an offset on; `None` if one of both cannot be read.
-fn equal(tgid: u32, file: &File, range: &Range<u64>, off: FileOff) -> Option<Vec<Equal>> {
+fn equal(
+    memory: Memory<'_>,
+    file: &ForeignFile,
+    range: &Range<u64>,
+    off: FileOff,
+    door: &Door,
+) -> Option<Vec<Equal>> {
     let len = usize::try_from(range.end - range.start).ok()?;
-    let (mut there, mut here) = (vec![0; len], vec![0; len]);
-    file.read_exact_at(&mut there, off.0).ok()?;
-    File::open(scan::folder(tgid).join("mem")).ok()?.read_exact_at(&mut here, range.start).ok()?;
+    let mut there = vec![0; len];
+    file.read(door).read_exact_at(&mut there, off.0).ok()?;
+    let here = memory.bring(range.start, len)?;
     Some(equal_pages(&here, &there, range.start, off))
 }
 

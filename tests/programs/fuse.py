@@ -1,6 +1,10 @@
-"""Serves one file by FUSE, so that only the user 65534 may open it: not even root may, as with each FUSE mount without `allow_other`.
+"""Serves one file by FUSE, and stops answering when it is told to.
 
-    denied.py FOLDER FILE     mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM
+    fuse.py FOLDER FILE [USER]    mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM. With USER
+                                  only that user may open it: not even root may, as with each FUSE mount without `allow_other`.
+                                  SIGUSR1: it answers nothing any more.
+
+The kernel remembers nothing of the file, so that each look at it asks the server.
 
 Source: Linux include/uapi/linux/fuse.h, version 7.31
 """
@@ -9,8 +13,8 @@ import os
 import signal
 import struct
 import sys
+import time
 
-USER = 65534
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 36, 42
 NO_ENTRY, NO_CALL = -2, -38
 MNT_DETACH = 2
@@ -18,9 +22,12 @@ MNT_DETACH = 2
 libc = ctypes.CDLL(None, use_errno=True)
 folder, content = os.fsencode(sys.argv[1]), open(sys.argv[2], "rb").read()
 device = os.open("/dev/fuse", os.O_RDWR)
-options = f"fd={device},rootmode=40000,user_id={USER},group_id={USER}".encode()
+user = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+others = "" if len(sys.argv) > 3 else ",allow_other"
+options = f"fd={device},rootmode=40000,user_id={user},group_id={user}{others}".encode()
 if libc.mount(b"icecore", folder, b"fuse", 6, options):
     sys.exit(f"mount: {os.strerror(ctypes.get_errno())}")
+answers = True
 
 
 def end(*_):
@@ -28,13 +35,19 @@ def end(*_):
     os._exit(0)
 
 
+def fall_silent(*_):
+    global answers
+    answers = False
+
+
 signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGUSR1, fall_silent)
 print("ready", flush=True)
 
 
 def attributes(node):
     size, mode = (0, 0o40755) if node == 1 else (len(content), 0o100755)
-    return struct.pack("<6Q10I", node, size, (size + 511) // 512, 1, 1, 1, 0, 0, 0, mode, 1, USER, USER, 0, 4096, 0)
+    return struct.pack("<6Q10I", node, size, (size + 511) // 512, 1, 1, 1, 0, 0, 0, mode, 1, user, user, 0, 4096, 0)
 
 
 def answer(opcode, node, body):
@@ -44,9 +57,9 @@ def answer(opcode, node, body):
     if opcode == LOOKUP:
         if body.rstrip(b"\0") != b"program":
             return NO_ENTRY
-        return struct.pack("<4Q2I", 2, 0, 3600, 3600, 0, 0) + attributes(2)
+        return struct.pack("<4Q2I", 2, 0, 0, 0, 0, 0) + attributes(2)
     if opcode == GETATTR:
-        return struct.pack("<Q2I", 3600, 0, 0) + attributes(node)
+        return struct.pack("<Q2I", 0, 0, 0) + attributes(node)
     if opcode == OPEN:
         return struct.pack("<Q2I", 1, 0, 0)
     if opcode == READ:
@@ -62,6 +75,8 @@ while True:
         continue
     except OSError:
         end()
+    while not answers:
+        time.sleep(60)
     length, opcode, unique, node = struct.unpack_from("<2I2Q", request)
     if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
         continue

@@ -1,0 +1,202 @@
+//! The way to files and memory of others: every answer comes within [`PATIENCE`], or there is none.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+
+use super::devices::{Answers, PATIENCE, Whom};
+use super::reader::{receive, send, serve};
+use super::request::{MAX_ANSWER, Meta, Request, answer};
+use crate::sys::fork::fork;
+
+/// How long the keeper waits for the last readers.
+const LAST_WAIT: Duration = Duration::from_millis(100);
+
+/// The process that starts readers. It was started before the recorder had threads, memory, or anything open.
+#[derive(Debug)]
+pub struct Keeper {
+    pid: Pid,
+    shared: Arc<Shared>,
+}
+
+/// What all doors share.
+#[derive(Debug)]
+struct Shared {
+    /// The way to the keeper; `None` when it is to end.
+    keeper: Mutex<Option<OwnedFd>>,
+    answers: Mutex<Answers>,
+}
+
+/// A way to the files and the memory of others. Each thread has its own, so that none waits for what another one asks; a clone is one for
+/// another thread.
+#[derive(Debug)]
+pub struct Door {
+    shared: Arc<Shared>,
+    reader: RefCell<Option<Reader>>,
+}
+
+/// A process that carries out requests.
+#[derive(Debug)]
+struct Reader {
+    socket: OwnedFd,
+    process: OwnedFd,
+}
+
+impl Keeper {
+    /// Starts the process that starts readers.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn start() -> io::Result<Self> {
+        let (socket, other) = pair()?;
+        let pid = fork(c"icecore-keeper", other, |socket| keep(&socket))?;
+        let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        let shared = Shared { keeper: Mutex::new(Some(socket)), answers: Mutex::default() };
+        Ok(Self { pid, shared: Arc::new(shared) })
+    }
+
+    /// Opens a way to files and memory. After the end of the keeper it leads nowhere.
+    pub fn door(&self) -> Door {
+        Door { shared: Arc::clone(&self.shared), reader: RefCell::default() }
+    }
+}
+
+impl Shared {
+    /// Starts a reader.
+    fn reader(&self) -> io::Result<Reader> {
+        let (socket, other) = pair()?;
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = keeper.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        send(keeper, &[0], Some(other.as_fd()))?;
+        let (_, process) = receive(keeper, &mut [0])?;
+        let process = process.ok_or(io::ErrorKind::BrokenPipe)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        Ok(Reader { socket, process })
+    }
+}
+
+impl Drop for Keeper {
+    /// Lets it end, and waits for that: it never waits for a file system.
+    fn drop(&mut self) {
+        *self.shared.keeper.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    }
+}
+
+/// Makes two ends of a socket for messages, which have room for an answer.
+fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    set_socket_send_buffer_size(&other, 2 * MAX_ANSWER)?;
+    Ok((one, other))
+}
+
+/// Starts a reader for each socket that arrives, and answers with its process. At the end all readers end that can, and none of these is left to
+/// whoever collects orphans here.
+fn keep(socket: &OwnedFd) {
+    let mut readers = Vec::new();
+    while let Ok((1.., Some(of_reader))) = receive(socket, &mut [0]) {
+        let process = fork(c"icecore-reader", of_reader, |socket| serve(&socket)).ok().and_then(|pid| {
+            let pid = Pid::from_raw(pid.cast_signed())?;
+            pidfd_open(pid, PidfdFlags::empty()).ok()
+        });
+        if send(socket, &[0], process.as_ref().map(OwnedFd::as_fd)).is_err() {
+            break;
+        }
+        readers.extend(process);
+    }
+    readers.iter().for_each(|reader| _ = pidfd_send_signal(reader, Signal::KILL));
+    let until = Instant::now() + LAST_WAIT;
+    while matches!(waitpid(None, WaitOptions::NOHANG), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Clone for Door {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), reader: RefCell::default() }
+    }
+}
+
+impl Door {
+    /// Opens a way whose keeper stays until the test ends.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> std::rc::Rc<Self> {
+        std::rc::Rc::new(std::mem::ManuallyDrop::new(Keeper::start().expect("a process")).door())
+    }
+
+    /// Finds a file. Returns a descriptor of it, the device that is asked from now on, and what it is.
+    pub(super) fn found(&self, whom: Whom, request: &Request<'_>) -> io::Result<(OwnedFd, u64, Meta)> {
+        let (bytes, found) = self.ask(whom, request, None)?;
+        let meta = Meta::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let asks = match whom {
+            Whom::Device(dev) => dev,
+            Whom::Path | Whom::Process(_) => meta.dev,
+        };
+        if meta.is_local {
+            self.answers().is_local(asks);
+        }
+        Ok((found.ok_or(io::ErrorKind::InvalidData)?, asks, meta))
+    }
+
+    /// Reads memory of a process: the first bytes of a range, or with `present` the first ones that are in memory, so that no file system is asked
+    /// for them. Returns how many come before them as well.
+    ///
+    /// # Errors
+    /// As [`Self::mapped`].
+    pub(super) fn memory(&self, tgid: u32, at: u64, len: u64, present: bool) -> io::Result<(u64, Vec<u8>)> {
+        let request = Request::Memory { tgid, at, len, present };
+        let (mut bytes, _) = self.ask(Whom::Process(tgid), &request, None)?;
+        let skipped = *bytes.first_chunk::<8>().ok_or(io::ErrorKind::InvalidData)?;
+        bytes.drain(..skipped.len());
+        Ok((u64::from_ne_bytes(skipped), bytes))
+    }
+
+    /// Returns true if a device has not answered once.
+    pub(crate) fn is_silent(&self, dev: u64) -> bool {
+        self.answers().is_silent(dev)
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks somebody, and returns the answer and the descriptor with it.
+    pub(super) fn ask(
+        &self,
+        whom: Whom,
+        request: &Request<'_>,
+        beside: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+        if !self.answers().may_ask(whom, Instant::now()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut kept = self.reader.borrow_mut();
+        let reader = match kept.take() {
+            Some(reader) => reader,
+            None => self.shared.reader()?,
+        };
+        let mut whole = vec![0; size_of::<i32>() + MAX_ANSWER];
+        send(&reader.socket, &request.encode(), beside)?;
+        match receive(&reader.socket, &mut whole) {
+            Ok((0, _)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Ok((len, found)) => {
+                *kept = Some(reader);
+                Ok((answer(&whole[..len])?.to_vec(), found))
+            }
+            Err(rustix::io::Errno::AGAIN) => {
+                // It may never end, and nobody waits for it.
+                let _ = pidfd_send_signal(&reader.process, Signal::KILL);
+                self.answers().did_not_answer(whom, Instant::now());
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

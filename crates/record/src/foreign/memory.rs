@@ -1,0 +1,74 @@
+//! The memory of another process.
+//!
+//! Most of it is read only as far as it is there: for a page that is not, the kernel would ask the file system, whose server may never answer
+//! (FUSE), and the page would be brought into memory for the process.
+
+use std::ops::Range;
+
+use super::door::Door;
+
+/// The size of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// The memory of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    door: &'a Door,
+    tgid: u32,
+}
+
+impl<'a> Memory<'a> {
+    pub(crate) fn of(tgid: u32, door: &'a Door) -> Self {
+        Self { door, tgid }
+    }
+
+    pub(crate) fn tgid(&self) -> u32 {
+        self.tgid
+    }
+
+    /// Reads bytes; returns false if one of their pages is not there.
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        let bytes = self.read_up_to(at, into.len());
+        let is_whole = bytes.len() == into.len();
+        if is_whole {
+            into.copy_from_slice(&bytes);
+        }
+        is_whole
+    }
+
+    /// Reads bytes up to the first page that is not there.
+    pub(crate) fn read_up_to(&self, at: u64, most: usize) -> Vec<u8> {
+        let mut found = Vec::new();
+        while found.len() < most {
+            let Some(from) = at.checked_add(found.len() as u64) else { break };
+            let left = (most - found.len()) as u64;
+            match self.door.memory(self.tgid, from, left, true) {
+                Ok((0, bytes)) if !bytes.is_empty() => found.extend(bytes),
+                _ => break,
+            }
+        }
+        found
+    }
+
+    /// Hands over the bytes of a range that are there, in parts, with the address of each.
+    pub(crate) fn parts(&self, range: Range<u64>, mut each: impl FnMut(u64, &[u8])) {
+        let mut at = range.start;
+        while at < range.end
+            && let Ok((skipped, bytes)) = self.door.memory(self.tgid, at, range.end - at, true)
+            && (skipped > 0 || !bytes.is_empty())
+        {
+            each(at + skipped, &bytes);
+            at += skipped + bytes.len() as u64;
+        }
+    }
+
+    /// Reads bytes, whether they are there or must be brought into memory; `None` if they cannot be read.
+    pub(crate) fn bring(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut found = Vec::with_capacity(len);
+        while found.len() < len {
+            let from = at.checked_add(found.len() as u64)?;
+            found.extend(self.door.memory(self.tgid, from, (len - found.len()) as u64, false).ok()?.1);
+        }
+        Some(found)
+    }
+}
