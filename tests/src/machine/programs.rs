@@ -72,6 +72,8 @@ programs! {
     probed: "probed.c", [AS_DISTRIBUTED];
     /// The same with frame pointers.
     probed_with_frames: "probed.c", [WITH_FRAMES];
+    /// Calls a function in processes that are just made.
+    forks: "forks.c", [AS_DISTRIBUTED];
     /// Has functions in which the kernel makes no probe.
     locked: "locked.c", [AS_DISTRIBUTED];
     /// Has functions whose returns are probed.

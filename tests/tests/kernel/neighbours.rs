@@ -1,9 +1,13 @@
-//! Other programs on the machine do not cost the recorded processes samples or frames.
+//! Other programs on the machine do not cost the recorded processes samples or frames, and a recording does not cost others time.
 
-use std::collections::BTreeMap;
-use std::process::{Child, Command};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
 
-use icecore_tests::machine::{Recorded, mapper, stacks_without_frames};
+use icecore_tests::machine::{
+    Recorded, forks, mapper, record, send, stacks_without_frames, text, wait_until,
+};
 
 /// Programs that run beside a recording, and are killed after it.
 struct Neighbours(Vec<Child>);
@@ -57,4 +61,96 @@ fn root_a_neighbour_that_maps_code_all_the_time_takes_no_callers_away() {
         let (whole, is_told) = (of("whole"), left_out + of("mappings_lost"));
         assert!(all > 100 && whole * 2 > all && (whole + is_told) * 100 >= all * 97, "{ends:?}; lost {lost}");
     }
+}
+
+/// Records while a program that is no target calls the probed function all the time, and returns the first bytes of the function that
+/// this program has read meanwhile.
+fn bytes_of_neighbour(record: impl FnOnce(u32)) -> BTreeSet<String> {
+    let mut spins = Command::new(forks());
+    let mut neighbour = Neighbours(vec![spins.arg("spin").stdout(Stdio::piped()).spawn().expect("compiled")]);
+    let pid = neighbour.0[0].id();
+    record(pid);
+    // It says a line every tenth of a second, of the moment before.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let mut said = neighbour.0[0].stdout.take().expect("a pipe");
+    drop(neighbour);
+    let mut lines = String::new();
+    said.read_to_string(&mut lines).expect("text");
+    lines.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect()
+}
+
+const BREAKPOINT: &str = "cc";
+
+#[test]
+fn root_a_probe_of_a_target_is_in_no_other_process() {
+    let (program, event) = (forks(), format!("uprobe:{}:hit", forks().display()));
+    let spinning = || Command::new(&program).arg("spin").stdout(Stdio::null()).spawn().expect("compiled");
+    let spin = ["timeout".as_ref(), "0.5".as_ref(), program.as_os_str(), "spin".as_ref()];
+    let options = ["-q", "--max-event-rate", "1000", "-e", &event];
+    // A command, and processes that run already.
+    let of_command = bytes_of_neighbour(|_| {
+        assert!(Recorded::new(&options, &spin).samples(&[]).len() > 100);
+    });
+    let of_process = bytes_of_neighbour(|_| {
+        let target = Neighbours(vec![spinning()]);
+        let pid = target.0[0].id().to_string();
+        let recorded = Recorded::new::<&str>(&[&options[..], &["-p", &pid, "-d", "0.5"]].concat(), &[]);
+        let samples = recorded.samples(&[]);
+        assert!(samples.len() > 100 && samples.iter().all(|sample| sample.number("tgid").to_string() == pid));
+    });
+    for bytes in [of_command, of_process] {
+        assert!(!bytes.is_empty() && !bytes.contains(BREAKPOINT), "{bytes:?}");
+    }
+    // The machine is the target.
+    let of_all = bytes_of_neighbour(|pid| {
+        let recorded = Recorded::new::<&str>(&[&options[..], &["-a", "-d", "0.5"]].concat(), &[]);
+        assert!(recorded.samples(&[]).iter().any(|sample| sample.number("tgid") == u64::from(pid)));
+    });
+    assert!(of_all.contains(BREAKPOINT), "{of_all:?}");
+    // Where the recorder cannot do that, it says so.
+    let of_old = bytes_of_neighbour(|_| {
+        let recorded = Recorded::without("probes_in_targets", &options[1..], &spin);
+        let said = text(&recorded.output.stderr);
+        assert!(said.contains("every process that runs the probed code pays"), "{said}");
+        let notes = recorded.json("info", &[])["session"]["notes"].to_string();
+        assert!(notes.contains("every process that runs the probed code pays"), "{notes}");
+    });
+    assert!(of_old.contains(BREAKPOINT), "{of_old:?}");
+}
+
+#[test]
+fn root_processes_that_targets_make_are_probed_before_they_run() {
+    let event = format!("uprobe:{}:hit", forks().display());
+    let options = ["-q", "--max-event-rate", "0", "-e", &event];
+    for (what, number, hits) in [
+        ("fork", "100", 1100),
+        ("deep", "50", 500),
+        ("thread", "50", 2000),
+        ("leave", "50", 1000),
+        ("vfork", "50", 500),
+        ("exec", "60", 600),
+    ] {
+        let recorded = Recorded::new(&options, &[forks().as_os_str(), what.as_ref(), number.as_ref()]);
+        assert_eq!(recorded.samples(&[]).len(), hits, "{what}: lost {}", recorded.lost());
+    }
+}
+
+#[test]
+fn root_probes_of_a_killed_recorder_are_removed_by_the_next_one() {
+    let listed = |pid: u32| {
+        let list = fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default();
+        list.lines().filter(|line| line.contains("icecore_") && line.contains(&format!("_{pid}_"))).count()
+    };
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let event = format!("uprobe:{}:hit", forks().display());
+    let mut recorder = record();
+    recorder.args(["-q", "-e", &event, "-o"]).arg(dir.path().join("killed.icecore")).arg("--");
+    let mut recorder = recorder.arg(forks()).arg("spin").stdout(Stdio::null()).spawn().expect("it runs");
+    let pid = recorder.id();
+    wait_until("a probe in tracefs", || listed(pid) > 0);
+    send(libc::SIGKILL, pid);
+    let _ = recorder.wait();
+    assert_eq!(listed(pid), 1, "nobody removes it");
+    let next = Recorded::new(&["-q", "-e", &event], &[forks().as_os_str(), "fork".as_ref(), "1".as_ref()]);
+    assert_eq!((next.samples(&[]).len(), listed(pid)), (11, 0));
 }

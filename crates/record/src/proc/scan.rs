@@ -112,7 +112,8 @@ pub(crate) fn folder(tgid: u32) -> PathBuf {
     threads(tgid).map(of).find(has_memory).unwrap_or(own)
 }
 
-fn threads(tgid: u32) -> impl Iterator<Item = u32> {
+/// Lists the threads of a process.
+pub(crate) fn threads(tgid: u32) -> impl Iterator<Item = u32> {
     let tasks = fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }

@@ -82,6 +82,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let mut sampler = Sampler::load(&mut storage, options, &events, print)?;
     // Loading takes most of the time before recording begins.
     stop.check()?;
+    sampler.take_notes().into_iter().for_each(|note| warn(options, &mut notes, note));
     if let Walker::Helper(why) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
     }

@@ -74,6 +74,45 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
     open(&attr, 0)
 }
 
+/// Opens a probe that tracefs defines, by its number, for a thread (0: the caller), and on request for the threads and processes that it
+/// will make. The kernel makes the probe in their processes; it needs no event that runs.
+pub(crate) fn open_probe_of(id: u64, tid: u32, inherits: bool) -> io::Result<OwnedFd> {
+    let mut attr = empty(libbpf_sys::PERF_TYPE_TRACEPOINT, id);
+    attr.__bindgen_anon_1.sample_period = 1;
+    if inherits {
+        set_inherited_in_place(&mut attr);
+    }
+    open_of_thread(attr, tid)
+}
+
+/// Returns true if inherited events stay with the threads that inherit them.
+pub(crate) fn has_inherited_in_place() -> bool {
+    let mut attr = empty(libbpf_sys::PERF_TYPE_SOFTWARE, u64::from(libbpf_sys::PERF_COUNT_SW_DUMMY));
+    set_inherited_in_place(&mut attr);
+    open_of_thread(attr, 0).is_ok()
+}
+
+/// Lets threads inherit an event. When two threads with the same inherited events follow each other on a CPU, the kernel swaps their
+/// events, and later closes those of the wrong one; it swaps none that sample counts, which it lets threads inherit since 6.13.
+fn set_inherited_in_place(attr: &mut perf_event_attr) {
+    attr.set_inherit(1);
+    attr.sample_type = u64::from(libbpf_sys::PERF_SAMPLE_READ | libbpf_sys::PERF_SAMPLE_TID);
+}
+
+fn open_of_thread(mut attr: perf_event_attr, tid: u32) -> io::Result<OwnedFd> {
+    let any_cpu = -1;
+    attr.set_disabled(1);
+    open_of(&attr, tid as i32, any_cpu)
+}
+
+/// Stops an event.
+pub(crate) fn disable(event: RawFd) {
+    // SAFETY: the request has no argument; what is no perf event refuses it.
+    unsafe {
+        libc::ioctl(event, IOC_DISABLE, 0);
+    }
+}
+
 /// Opens an event that samples nothing and reports executable mappings on one CPU. It asks for no build-ids: kernels from 5.12 on then mark the
 /// reports to other listeners as if these had asked, too, and perf cannot read them.
 pub(crate) fn open_mappings(cpu: u32) -> io::Result<OwnedFd> {
@@ -94,15 +133,20 @@ fn empty(kind: u32, config: u64) -> perf_event_attr {
 }
 
 fn open(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
-    let (any_process, no_group) = (-1, -1);
+    let any_process = -1;
+    open_of(attr, any_process, cpu as i32)
+}
+
+fn open_of(attr: &perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let no_group = -1;
     // SAFETY: `attr` is a valid attribute of the size that it states; a non-negative result is a
     // descriptor that nobody else owns.
     unsafe {
         let fd = libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
-            any_process,
-            cpu as i32,
+            tid,
+            cpu,
             no_group,
             libc::c_ulong::from(libbpf_sys::PERF_FLAG_FD_CLOEXEC),
         );
@@ -110,6 +154,8 @@ fn open(attr: &perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// `_IO('$', 1)` of uapi/linux/perf_event.h.
+const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `_IOW('$', 4, __u64)` of uapi/linux/perf_event.h.
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 

@@ -14,6 +14,7 @@ const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// The folder of tracepoints.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
+    root: PathBuf,
     events: PathBuf,
     /// A mount that only this process sees, and that ends with the handle.
     _own: Option<OwnedFd>,
@@ -65,10 +66,10 @@ impl Tracefs {
     /// # Errors
     /// If it is not mounted, and this process may not mount it.
     pub(crate) fn open() -> anyhow::Result<Self> {
-        let mounted = MOUNTS.iter().map(|mount| Path::new(mount).join("events"));
-        let is_there = |events: &PathBuf| !matches!(fs::metadata(events), Err(e) if is_missing(&e));
-        if let Some(events) = mounted.into_iter().find(is_there) {
-            return Ok(Self { events, _own: None });
+        let is_there =
+            |root: &&str| !matches!(fs::metadata(Path::new(root).join("events")), Err(e) if is_missing(&e));
+        if let Some(root) = MOUNTS.iter().copied().find(is_there) {
+            return Ok(Self::at(root.into(), None));
         }
         let own = mount().with_context(|| {
             format!(
@@ -76,8 +77,16 @@ impl Tracefs {
                 MOUNTS[0]
             )
         })?;
-        let events = PathBuf::from(format!("/proc/self/fd/{}/events", own.as_raw_fd()));
-        Ok(Self { events, _own: Some(own) })
+        Ok(Self::at(format!("/proc/self/fd/{}", own.as_raw_fd()).into(), Some(own)))
+    }
+
+    fn at(root: PathBuf, own: Option<OwnedFd>) -> Self {
+        Self { events: root.join("events"), root, _own: own }
+    }
+
+    /// Returns the folder in which the kernel's files of tracing lie.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Reads the number of a tracepoint, which `perf_event_open` takes; `None` if the kernel has no such tracepoint.
@@ -210,8 +219,8 @@ mod tests {
     fn root_tracepoints_have_numbers_also_where_tracefs_is_not_mounted() {
         let of = |category: &str, name: &str| Tracepoint { category: category.into(), name: name.into() };
         let own = mount().expect("root may mount");
-        let events = PathBuf::from(format!("/proc/self/fd/{}/events", own.as_raw_fd()));
-        for tracefs in [Tracefs { events, _own: Some(own) }, Tracefs::open().expect("root may look")] {
+        let root = PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd()));
+        for tracefs in [Tracefs::at(root, Some(own)), Tracefs::open().expect("root may look")] {
             let id =
                 tracefs.id(&of("sched", "sched_switch")).expect("readable").expect("every kernel has it");
             assert!(id > 0);

@@ -14,6 +14,7 @@ use libbpf_rs::{
     ProgramAttachType, ProgramType,
 };
 
+use super::in_targets::InTargets;
 use super::lists::MAX_TRUSTED;
 use super::uprobes::has_uprobe_multi;
 use super::{Sampler, StacksOfWaits, Walker, is_kernel_since};
@@ -61,14 +62,26 @@ impl<'obj> Sampler<'obj> {
     ) -> anyhow::Result<Self> {
         check_btf()?;
         libbpf_rs::set_print(print.map(|print| (PrintLevel::Info, print)));
+        let in_targets = if is_without("probes_in_targets") {
+            Err(anyhow::anyhow!("the recorder does not use tracefs (ICECORE_WITHOUT)"))
+        } else {
+            InTargets::new(options, events)
+        };
+        let mut notes = Vec::new();
+        let in_targets = in_targets.unwrap_or_else(|why| {
+            notes.push(format!(
+                "every process that runs the probed code pays for its hits, not only the targets: {why:#}"
+            ));
+            None
+        });
         let mut refused = None;
         for (storage, way) in storage.iter_mut().zip(ways(options)) {
-            match Self::load_with(storage, options, events, way) {
+            match Self::load_with(storage, options, events, (way, in_targets.is_some())) {
                 Err(error) if is_refused(&error) => {
                     refused.get_or_insert(error);
                 }
                 Err(error) => return Err(refused.unwrap_or(error)),
-                loaded => return loaded,
+                Ok(loaded) => return Ok(Self { in_targets, notes, ..loaded }),
             }
         }
         Err(refused.unwrap_or_else(|| anyhow::anyhow!("bug: there is no way to load the programs")))
@@ -78,7 +91,7 @@ impl<'obj> Sampler<'obj> {
         storage: &'obj mut MaybeUninit<OpenObject>,
         options: &Options,
         events: &[Event],
-        Way { walker, stacks_of_waits, walks_tables }: Way,
+        (Way { walker, stacks_of_waits, walks_tables }, in_targets): (Way, bool),
     ) -> anyhow::Result<Self> {
         let has_loop = walker == Walker::Loop;
         if let Walker::Helper(why) = walker {
@@ -112,7 +125,7 @@ impl<'obj> Sampler<'obj> {
         let called =
             [&mut programs.called_0, &mut programs.called_1, &mut programs.called_2, &mut programs.called_3];
         let events_of_calls = bind_calls(called, events)?;
-        if has_uprobe_multi() {
+        if has_uprobe_multi() && !in_targets {
             programs.uprobe_of_call.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             programs.uprobe_by_loop.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             programs.uprobe_by_helper.set_attach_type(ProgramAttachType::TraceUprobeMulti);
@@ -260,6 +273,8 @@ impl<'obj> Sampler<'obj> {
             events: events.len(),
             links: Vec::new(),
             sampling: Vec::new(),
+            in_targets: None,
+            opened: Vec::new(),
             counters: Vec::new(),
             notes: Vec::new(),
             missed_by_kprobes: 0,

@@ -1,5 +1,6 @@
 //! The loaded BPF programs: attaches them and reads their counters.
 
+mod in_targets;
 mod lists;
 mod load;
 mod uprobes;
@@ -16,9 +17,11 @@ use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
 };
 
+use self::in_targets::InTargets;
 use super::events::Opened;
 use crate::kernel::wire;
 use crate::proc::cgroup::Cgroup;
+use crate::proc::scan;
 use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::skeleton::IcecoreSkel;
 use crate::skeleton::types::{loss_cause, target_state};
@@ -67,9 +70,13 @@ pub struct Sampler<'obj> {
     links: Vec<Link>,
     /// Attached counters and probes.
     sampling: Vec<Link>,
+    /// Makes probes in the processes of targets alone; `None` if there are none, or they are made in every process.
+    in_targets: Option<InTargets>,
+    /// Events that keep these probes in the processes of targets.
+    opened: Vec<OwnedFd>,
     /// The descriptors of counters, which belong to their links, with the numbers of their events.
     counters: Vec<(usize, RawFd)>,
-    /// Notes on probes that the kernel refused.
+    /// What the user must know about probes.
     notes: Vec<String>,
     /// Hits that kprobes and kretprobes missed, known when sampling has ended.
     missed_by_kprobes: u64,
@@ -170,13 +177,14 @@ impl<'obj> Sampler<'obj> {
             let attached = self.attach(number, event, opened);
             let attached = attached.with_context(|| format!("cannot sample `{}`", event.name))?;
             self.sampling.extend(attached.links);
+            self.opened.extend(attached.opened);
             self.counters.extend(attached.counters.into_iter().map(|counter| (number, counter)));
             self.notes.extend(attached.refused);
         }
         Ok(())
     }
 
-    /// Returns the notes on probes that the kernel refused, and forgets them.
+    /// Returns what the user must know about probes, and forgets it.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -185,7 +193,7 @@ impl<'obj> Sampler<'obj> {
     fn attach(&self, number: usize, event: &Event, opened: Opened) -> anyhow::Result<Attached> {
         let cookie = number as u64;
         let programs = self.programs();
-        let Attached { mut links, mut counters, mut refused } = Attached::default();
+        let Attached { mut links, mut counters, mut refused, opened: mut kept } = Attached::default();
         match (opened, &event.source) {
             (Opened::Counters(fds), _) => {
                 for fd in fds {
@@ -221,11 +229,14 @@ impl<'obj> Sampler<'obj> {
                 let mut of_calls = Vec::new();
                 for in_file in at.iter().filter(|_| event.has_durations()) {
                     let program = &self.skel.progs.uprobe_of_call;
-                    of_calls.extend(uprobes::attach(program, in_file, false, cookie)?.links);
+                    let made = self.attach_uprobe(program, in_file, false, cookie)?;
+                    of_calls.extend(made.links);
+                    kept.extend(made.opened);
                 }
                 for in_file in at {
-                    let made = uprobes::attach(programs.uprobe, in_file, *edge == Edge::Return, cookie)?;
+                    let made = self.attach_uprobe(programs.uprobe, in_file, *edge == Edge::Return, cookie)?;
                     links.extend(made.links);
+                    kept.extend(made.opened);
                     refused.extend(note_on_refused(event, in_file, &made.refused));
                 }
                 links.extend(of_calls);
@@ -233,7 +244,42 @@ impl<'obj> Sampler<'obj> {
             (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
             (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
         }
-        Ok(Attached { links, counters, refused })
+        Ok(Attached { links, counters, refused, opened: kept })
+    }
+
+    /// Attaches a program to instructions of a file, or to the returns of the functions that begin there: in the processes of targets
+    /// alone where that is possible.
+    fn attach_uprobe(
+        &self,
+        program: &ProgramMut<'_>,
+        at: &InFile,
+        is_return: bool,
+        cookie: u64,
+    ) -> anyhow::Result<uprobes::Attached> {
+        let made = match &self.in_targets {
+            Some(in_targets) => {
+                in_targets.attach(program, at, (is_return, cookie), &|| self.target_threads())
+            }
+            None => uprobes::attach(program, at, is_return, cookie),
+        };
+        let made = made.with_context(|| format!("cannot make a probe in `{}`", at.file.display()))?;
+        made.check(at)
+    }
+
+    /// Lists the threads of all targets. A process that forks meanwhile may have a child that is not listed.
+    fn target_threads(&self) -> Vec<u32> {
+        let ids = |map: &dyn MapCore| -> Vec<u32> {
+            let live = map.keys().filter(|id| {
+                map.lookup(id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE))
+            });
+            live.filter_map(|id| Some(u32::from_ne_bytes(*id.first_chunk()?))).collect()
+        };
+        let threads = ids(&self.skel.maps.target_tids);
+        if threads.is_empty() {
+            ids(&self.skel.maps.target_tgids).into_iter().flat_map(scan::threads).collect()
+        } else {
+            threads
+        }
     }
 
     /// Returns the programs that functions of the kernel call, with the numbers of their events.
@@ -292,6 +338,8 @@ impl<'obj> Sampler<'obj> {
             self.missed_by_kprobes += self.sampling.iter().map(missed_by_kprobe).sum::<u64>();
         }
         self.sampling.clear();
+        self.opened.clear();
+        self.in_targets.iter().for_each(InTargets::remove);
         self.counters.clear();
     }
 
@@ -396,6 +444,8 @@ impl<'obj> Sampler<'obj> {
 #[derive(Default)]
 struct Attached {
     links: Vec<Link>,
+    /// Events that keep probes in the processes of targets.
+    opened: Vec<OwnedFd>,
     /// The descriptors of counters, which belong to the links.
     counters: Vec<RawFd>,
     /// A note for each file of which the kernel refused instructions.

@@ -1,31 +1,50 @@
-//! Attaches programs to instructions of files, and leaves out those that the kernel refuses.
+//! Attaches programs to instructions of files in every process, and leaves out those that the kernel refuses.
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
 use super::is_kernel_since;
 use crate::settings::InFile;
 use crate::sys::memory::Mapped;
 
-/// `ENOTSUPP`: the kernel cannot execute an instruction away from its place. User space has no name for this error.
-const NOT_MOVABLE: i32 = 524;
+/// The kernel cannot execute an instruction away from its place (`ENOTSUPP`, for which user space has no name), or cannot decode it.
+const REFUSALS: [i32; 2] = [524, libc::ENOEXEC];
 
 /// Programs attached to a file.
 #[derive(Default)]
 pub(super) struct Attached {
     pub(super) links: Vec<Link>,
+    /// Events of threads, which keep probes in their processes as long as they are open.
+    pub(super) opened: Vec<OwnedFd>,
     /// The offsets of instructions that the kernel refuses, ascending.
     pub(super) refused: Vec<u64>,
+}
+
+impl Attached {
+    /// # Errors
+    /// If the kernel refuses all instructions.
+    pub(super) fn check(self, at: &InFile) -> anyhow::Result<Self> {
+        if self.refused.len() < at.offsets.len() {
+            return Ok(self);
+        }
+        bail!(
+            "the kernel cannot execute the instruction at {:#x} of `{}` away from its place; probe another instruction (objdump -dF shows \
+             their offsets), or a caller",
+            at.offsets.first().copied().unwrap_or_default(),
+            at.file.display()
+        )
+    }
 }
 
 /// Attaches a program to instructions of a file, or to the returns of the functions that begin there: to all at once where the kernel
 /// can, else one after the other. What the kernel refuses is left out.
 ///
 /// # Errors
-/// If the kernel refuses all, or for another reason.
+/// If the kernel refuses them for a reason that is none of the instructions.
 pub(super) fn attach(
     program: &ProgramMut<'_>,
     at: &InFile,
@@ -38,16 +57,7 @@ pub(super) fn attach(
     let all: Vec<usize> = (0..at.offsets.len()).collect();
     let at_once = if has_uprobe_multi() { all.len().max(1) } else { 1 };
     for some in all.chunks(at_once) {
-        let first = attach_some(program, at, some, (retprobe, cookie), &mut attached);
-        first.with_context(|| format!("cannot make a probe in `{}`", at.file.display()))?;
-    }
-    if attached.links.is_empty() {
-        bail!(
-            "the kernel cannot execute the instruction at {:#x} of `{}` away from its place; probe another instruction (objdump -dF shows \
-             their offsets), or a caller",
-            at.offsets.first().copied().unwrap_or_default(),
-            at.file.display()
-        );
+        attach_some(program, at, some, (retprobe, cookie), &mut attached)?;
     }
     Ok(attached)
 }
@@ -92,7 +102,7 @@ fn attach_some(
     Ok(())
 }
 
-/// Returns true if the kernel cannot execute an instruction away from its place, or cannot decode it (`ENOEXEC`).
+/// Returns true if the kernel refuses an instruction.
 fn is_refusal(error: &libbpf_rs::Error) -> bool {
     // libbpf-rs keeps the number of an error to itself, and writes it as the standard library does.
     let mut cause: &dyn std::error::Error = error;
@@ -100,9 +110,12 @@ fn is_refusal(error: &libbpf_rs::Error) -> bool {
         cause = source;
     }
     let text = cause.to_string();
-    [NOT_MOVABLE, libc::ENOEXEC]
-        .into_iter()
-        .any(|code| text == io::Error::from_raw_os_error(code).to_string())
+    REFUSALS.into_iter().any(|code| text == io::Error::from_raw_os_error(code).to_string())
+}
+
+/// Returns true if a system call failed for that reason.
+pub(super) fn is_refusal_of(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| REFUSALS.contains(&code))
 }
 
 /// Returns true if the kernel makes many probes at once.
