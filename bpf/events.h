@@ -85,6 +85,22 @@ struct {
 	__type(value, struct begins);
 } calls SEC(".maps");
 
+/* How many calls have begun and not returned, by event: those that longjmp or an exception has left are among them for ever. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} unreturned SEC(".maps");
+
+static __always_inline void count_unreturned(__u32 event, __s64 calls)
+{
+	__u64 *count = bpf_map_lookup_elem(&unreturned, &event);
+
+	if (count)
+		__sync_fetch_and_add(count, calls);
+}
+
 /* Helpers for attach cookies and for the function came together (5.15). */
 static __always_inline struct call call_of(void *ctx, __u32 event, __u64 sp)
 {
@@ -100,6 +116,7 @@ static __always_inline void note_call(void *ctx, __u32 event, __u64 sp)
 	struct call call = call_of(ctx, event, sp);
 	struct begins *known = bpf_map_lookup_elem(&calls, &call), first = {};
 
+	count_unreturned(event, 1);
 	if (known) {
 		known->ns[known->next++ & (MAX_JUMPS - 1)] = bpf_ktime_get_ns();
 		if (known->known < MAX_JUMPS)
@@ -122,6 +139,7 @@ static __always_inline __u64 duration(__u32 event, const struct context_regs *ct
 		count_lost_sample(LOSS_UNPAIRED, event, 0);
 		return 0;
 	}
+	count_unreturned(event, -1);
 	began = begins->ns[--begins->next & (MAX_JUMPS - 1)];
 	if (!--begins->known)
 		bpf_map_delete_elem(&calls, &call);

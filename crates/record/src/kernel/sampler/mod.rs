@@ -399,8 +399,33 @@ impl<'obj> Sampler<'obj> {
                 }
             }
         }
+        // While functions are sampled, a call that has not returned is no loss.
+        if self.sampling.is_empty() {
+            for (event, count) in self.unreturned() {
+                let is_it =
+                    |loss: &&mut Loss| (loss.cause, loss.cpu, loss.event) == (Cause::UNPAIRED, 0, event);
+                match losses.iter_mut().find(is_it) {
+                    Some(loss) => loss.count += count,
+                    None => losses.push(Loss { cpu: 0, event, ..Loss::of(Cause::UNPAIRED, count) }),
+                }
+            }
+        }
         losses.retain(|loss| loss.count > 0);
         losses
+    }
+
+    /// Counts the calls of which no return was seen, by event.
+    fn unreturned(&self) -> impl Iterator<Item = (u8, u64)> {
+        let count = |event: u8| {
+            let key = u32::from(event).to_ne_bytes();
+            let counts = self.skel.maps.unreturned.lookup_percpu(&key, MapFlags::ANY).ok().flatten();
+            // A thread may return on another CPU than it called on.
+            let sum = counts.iter().flatten().fold(0, |sum: i64, bytes| {
+                sum.wrapping_add(bytes.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes)))
+            });
+            u64::try_from(sum).unwrap_or(0)
+        };
+        (0..self.events as u8).map(move |event| (event, count(event)))
     }
 
     /// Reads how often the programs that sample ran, and their CPU time.
