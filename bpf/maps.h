@@ -31,6 +31,8 @@ const volatile __u64 target_cpus[MAX_CPUS / 64] = {};
 
 /* Settings of waits: a wait of this length, ns, is always kept; the events of waits, and of wakers; and when the recording began. */
 const volatile __u64 wait_ns = 0;
+/* The most parts of waits that are kept in a window (WINDOW_BITS); 0: no bound. */
+const volatile __u32 most_waits = 0;
 const volatile __u32 off_cpu_event = 0;
 const volatile __u32 run_delay_event = 0;
 const volatile __u32 waker_event = 0;

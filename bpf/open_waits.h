@@ -50,6 +50,7 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	struct task_struct *task = ctx->task;
 	struct seq_file *to = ctx->meta->seq;
 	struct wait_record *record;
+	struct wait_begin begin;
 	struct waiting *waiting;
 	struct scratch *scratch;
 	__u64 now, len, delay_before = DELAY_UNKNOWN;
@@ -75,7 +76,8 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 		record->woken_by = waiting->woken_by;
 		delay_before = waiting->delay_before;
 	} else {
-		begin_first_wait(record, task);
+		begin = first_wait(task);
+		fill_begin(record, &begin);
 		record->state = state_of(task);
 	}
 	record->flags |= WAIT_NOT_ENDED;
@@ -85,8 +87,11 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	else if (!state_of(task))
 		record->ready_ns = ready_since(task, record->began_ns, delay_before, now);
 	record->blocked_weight = weight_of_wait(passed(record->began_ns, record->ready_ns));
-	if (waiting && waiting->is_decided)
+	if (waiting && waiting->is_decided) {
 		note_waker(record, waiting);
+		record->ready_ns = waiting->ready_ns;
+		record->blocked_weight = waiting->blocked_weight;
+	}
 	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
 	if (take_kernel)
 		walk_waiting(task, waiting, scratch);

@@ -111,7 +111,7 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	struct task_struct___before_5_14 *old = (void *)task;
 
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
+		return task->__state;
 	return BPF_CORE_READ(old, state);
 }
 
@@ -121,16 +121,61 @@ static __always_inline bool is_on_cpu(struct task_struct *task)
 	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu) != 0;
 }
 
-/* Returns the weight of a part of a wait: parts of `wait_ns` and more are kept and weigh what they took. A shorter one is kept with the
- * probability length / wait_ns and weighs wait_ns, so that sums are right. */
+/* The state of the bound on parts of waits that are kept: the current window, the parts that it has, and how long a part must be now to be
+ * kept for certain. */
+__u64 wait_window = 0;
+__u32 waits_kept = 0;
+__u64 raised_wait_ns = 0;
+
+/* Returns how long a part of a wait must be to be kept for certain: `wait_ns`, or longer while more parts are kept than `most_waits` in a
+ * window. It doubles whenever a window has too many, and halves after each window with less than half of the most. It depends only on
+ * earlier waits, so the weights stay right. */
+static __always_inline __u64 certain_ns(void)
+{
+	__u64 window, before = wait_window, certain = raised_wait_ns;
+
+	if (!most_waits)
+		return wait_ns;
+	window = bpf_ktime_get_ns() >> WINDOW_BITS;
+	if (window != before && __sync_val_compare_and_swap(&wait_window, before, window) == before) {
+		if (waits_kept < most_waits / 2)
+			certain = window - before < 64 ? certain >> (window - before) : 0;
+		waits_kept = 0;
+		if (certain < wait_ns)
+			certain = wait_ns;
+		raised_wait_ns = certain;
+	}
+	return certain < wait_ns ? wait_ns : certain;
+}
+
+/* Returns true with the probability ns / certain, by a random number. */
+static __always_inline bool is_drawn(__u64 random, __u64 ns, __u64 certain)
+{
+	/* The product must not overflow; such a long time needs no exact one. */
+	if (certain >> 32)
+		return (random * (certain >> 16)) >> 16 < ns;
+	return (random * certain) >> 32 < ns;
+}
+
+/* Returns the weight of a part of a wait. A long part is kept, and weighs what it took. A shorter one is kept with the probability
+ * length / `certain_ns`, and weighs that, so that sums are right. */
 static __always_inline __u64 weight_of_wait(__u64 ns)
 {
-	if (ns >= wait_ns)
-		return ns;
-	/* The product must not overflow; such a long time needs no exact one. */
-	if (wait_ns >> 32)
-		return ((__u64)bpf_get_prandom_u32() * (wait_ns >> 16)) >> 16 < ns ? wait_ns : 0;
-	return ((__u64)bpf_get_prandom_u32() * wait_ns) >> 32 < ns ? wait_ns : 0;
+	__u64 certain = certain_ns(), random;
+
+	if (ns < certain) {
+		random = bpf_get_prandom_u32();
+		if (!is_drawn(random, ns, certain)) {
+			if (certain > wait_ns && (ns >= wait_ns || is_drawn(random, ns, wait_ns)))
+				count_loss(LOSS_RATE_LOWERED);
+			return 0;
+		}
+	}
+	if (most_waits && __sync_fetch_and_add(&waits_kept, 1) + 1 >= most_waits) {
+		waits_kept = most_waits / 2;
+		raised_wait_ns = certain >> 40 ? certain : certain * 2;
+	}
+	return ns < certain ? certain : ns;
 }
 
 /* Returns the time between two moments. Another CPU may have noted the first one after this one looked at its clock. */
@@ -144,7 +189,7 @@ static __always_inline __u64 passed(__u64 from, __u64 to)
 /* Returns how long a thread has waited for a CPU in its life, up to when it was queued last. */
 static __always_inline __u64 delay_of(struct task_struct *task)
 {
-	return bpf_core_field_exists(task->sched_info) ? BPF_CORE_READ(task, sched_info.run_delay) : DELAY_UNKNOWN;
+	return bpf_core_field_exists(task->sched_info) ? task->sched_info.run_delay : DELAY_UNKNOWN;
 }
 
 /* Returns when a thread that waits since `began` was ready to run. When the scheduler moves a queued thread to another CPU, it adds to the
@@ -156,8 +201,8 @@ static __always_inline __u64 ready_since(struct task_struct *task, __u64 began, 
 
 	if (!bpf_core_field_exists(task->sched_info) || !bpf_core_field_exists(task->se.cfs_rq))
 		return now;
-	queued = BPF_CORE_READ(task, sched_info.last_queued);
-	clock = BPF_CORE_READ(task, se.cfs_rq, rq, clock);
+	queued = task->sched_info.last_queued;
+	clock = task->se.cfs_rq->rq->clock;
 	delay = queued && queued <= clock ? clock - queued : 0;
 	if (delay_before != DELAY_UNKNOWN)
 		delay += delay_of(task) - delay_before;
@@ -304,45 +349,62 @@ static __always_inline __u64 wait_bytes(const struct wait_record *record)
 	return sizeof(*record) + ((record->inner_len & 15) + (record->kernel_len & 127)) * sizeof(__u64);
 }
 
-/* Fills in when a wait began. The thread of a recording that has just begun left its CPU before; a new thread waits from its beginning. */
-static __always_inline void begin_first_wait(struct wait_record *record, struct task_struct *task)
+/* When a wait began, and in which state. */
+struct wait_begin {
+	__u64 ns;
+	__u32 state;
+	__u8 woken_by;
+	__u8 flags;
+};
+
+/* Returns when the first wait of a thread began. The thread of a recording that has just begun left its CPU before; a new thread waits from
+ * its beginning. */
+static __always_inline struct wait_begin first_wait(struct task_struct *task)
 {
-	if (task->start_time >= waits_since_ns) {
-		record->began_ns = task->start_time;
-		record->state = 0;
-		record->woken_by = WAKER_NOBODY;
-	} else {
-		record->began_ns = waits_since_ns;
-		record->state = STATE_UNKNOWN;
-		record->flags = WAIT_BEGAN_BEFORE;
+	struct wait_begin begin = { .ns = task->start_time, .woken_by = WAKER_NOBODY };
+
+	if (task->start_time < waits_since_ns) {
+		begin.ns = waits_since_ns;
+		begin.state = STATE_UNKNOWN;
+		begin.woken_by = WAKER_UNKNOWN;
+		begin.flags = WAIT_BEGAN_BEFORE;
 	}
+	return begin;
 }
 
-/* Fills in who has ended a wait, and when. */
+static __always_inline void fill_begin(struct wait_record *record, const struct wait_begin *begin)
+{
+	record->began_ns = begin->ns;
+	record->state = begin->state;
+	record->woken_by = begin->woken_by;
+	record->flags = begin->flags;
+}
+
+/* Fills in who has ended a wait. */
 static __always_inline void note_waker(struct wait_record *record, const struct waiting *waiting)
 {
 	record->waker_ns = waiting->waker_ns;
 	record->waker_tgid = waiting->waker_tgid;
 	record->waker_tid = waiting->waker_tid;
 	__builtin_memcpy(record->waker_comm, waiting->waker_comm, COMM_LEN);
-	record->blocked_weight = waiting->blocked_weight;
-	record->ready_ns = waiting->ready_ns;
 }
 
 /* Counts the samples that are lost with a wait. */
-static __always_inline void count_lost_wait(const struct wait_record *record)
+static __always_inline void count_lost_wait(__u32 cause, __u64 blocked_weight, __u64 delay_weight)
 {
-	if (record->blocked_weight)
-		count_lost_sample(LOSS_RING_FULL_SAMPLE, off_cpu_event, record->blocked_weight);
-	if (record->delay_weight)
-		count_lost_sample(LOSS_RING_FULL_SAMPLE, run_delay_event, record->delay_weight);
+	if (blocked_weight)
+		count_lost_sample(cause, off_cpu_event, blocked_weight);
+	if (delay_weight)
+		count_lost_sample(cause, run_delay_event, delay_weight);
 }
 
-/* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. */
+/* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. Most waits are short,
+ * and are no samples: whether one is comes first. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
-	__u64 began, ready;
+	__u64 ready, blocked_weight, delay_weight;
 	__u32 tgid = next->tgid, tid = next->pid, slot;
+	struct wait_begin begin = {};
 	struct waiting *waiting;
 	struct wait_record *record;
 	struct scratch *scratch;
@@ -360,54 +422,58 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		is_first = 1;
 		if (!waiting)
 			return;
+		begin = first_wait(next);
+	} else {
+		begin.ns = waiting->began_ns;
+		if (!begin.ns)
+			return;
+		begin.state = waiting->state;
+		begin.woken_by = waiting->woken_by;
 	}
-	began = waiting->began_ns;
-	if (!began && !is_first)
-		return;
 	waiting->began_ns = 0;
+	if (!is_first && waiting->is_decided) {
+		ready = waiting->ready_ns;
+		blocked_weight = waiting->blocked_weight;
+	} else {
+		ready = begin.ns;
+		if (begin.state)
+			ready = ready_since(next, begin.ns, is_first ? DELAY_UNKNOWN : waiting->delay_before, now);
+		blocked_weight = weight_of_wait(passed(begin.ns, ready));
+	}
+	delay_weight = weight_of_wait(passed(ready, now));
+	if (!blocked_weight && !delay_weight)
+		return;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
-		count_loss(LOSS_NO_SCRATCH);
+		count_lost_wait(LOSS_NO_SCRATCH, blocked_weight, delay_weight);
 		return;
 	}
 	record = &scratch->wait;
 	begin_wait(record, next, now);
-	if (is_first) {
-		begin_first_wait(record, next);
-	} else {
-		record->began_ns = began;
-		record->state = waiting->state;
-		record->woken_by = waiting->woken_by;
-	}
-	began = record->began_ns;
-	ready = began;
-	if (record->state)
-		ready = ready_since(next, began, is_first ? DELAY_UNKNOWN : waiting->delay_before, now);
+	fill_begin(record, &begin);
 	record->ready_ns = ready;
-	record->blocked_weight = weight_of_wait(passed(began, ready));
+	record->blocked_weight = blocked_weight;
+	record->delay_weight = delay_weight;
 	if (!is_first && waiting->is_decided)
 		note_waker(record, waiting);
-	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
-	if (record->blocked_weight || record->delay_weight) {
-		if (take_kernel)
-			walk_waiting(next, is_first ? 0 : waiting, scratch);
-		record->epoch = waiting->epoch;
-		if (take_user && has_user_memory(next)) {
-			if (with_stack)
-				is_due = is_stack_due(next, waiting);
-			if (with_copy && !is_due && !is_first) {
-				copy = wait_copy_of(next);
-				if (!copy)
-					count_loss(LOSS_STACK_SHORTENED);
-			}
+	if (take_kernel)
+		walk_waiting(next, is_first ? 0 : waiting, scratch);
+	record->epoch = waiting->epoch;
+	if (take_user && has_user_memory(next)) {
+		if (with_stack)
+			is_due = is_stack_due(next, waiting);
+		if (with_copy && !is_due && !is_first) {
+			copy = wait_copy_of(next);
+			if (!copy)
+				count_loss(LOSS_STACK_SHORTENED);
 		}
-		if (is_due || copy)
-			record->flags |= WAIT_HAS_STACK;
-		if (bpf_ringbuf_output(&ring, record, wait_bytes(record), wakeup_flags()))
-			count_lost_wait(record);
-		else if (copy)
-			send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
 	}
+	if (is_due || copy)
+		record->flags |= WAIT_HAS_STACK;
+	if (bpf_ringbuf_output(&ring, record, wait_bytes(record), wakeup_flags()))
+		count_lost_wait(LOSS_RING_FULL_SAMPLE, blocked_weight, delay_weight);
+	else if (copy)
+		send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
 	free_scratch(scratch);
 }
 

@@ -132,8 +132,9 @@ def main():
         tools = {
             "icecore --off-cpu-only=1ms": icecore(programs, folder, "--off-cpu-only=1ms"),
             "  and --wakers": icecore(programs, folder, "--off-cpu-only=1ms", "--wakers"),
-            "  =10us": icecore(programs, folder, "--off-cpu-only=10us"),
-            "  =1us (keeps every wait)": icecore(programs, folder, "--off-cpu-only=1us"),
+            "  =1us": icecore(programs, folder, "--off-cpu-only=1us"),
+            "  =10us --max-event-rate 0": icecore(programs, folder, "--off-cpu-only=10us", "--max-event-rate", "0"),
+            "  =1us --max-event-rate 0 (all)": icecore(programs, folder, "--off-cpu-only=1us", "--max-event-rate", "0"),
         }
         if shutil.which("perf"):
             tools["perf -e sched:sched_switch -g"] = perf(folder, "record", "-q", "-a", "-g", "-e", "sched:sched_switch")

@@ -84,6 +84,8 @@ programs! {
     waits_in_files: "waits_in_files.c", [["-O1", "-g", "-pthread"]];
     /// Has threads that wait for known times.
     waits: "waits.c", [["-O1", "-g", "-fomit-frame-pointer", "-pthread"]];
+    /// Two processes that take turns on one CPU.
+    ping_pong: "ping_pong.c", [["-O1"]];
     /// Has threads that wait for a CPU.
     queues: "queues.c", [["-O2", "-g", "-pthread"]];
     /// Uses known amounts of what the kernel counts.

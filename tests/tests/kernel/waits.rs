@@ -8,7 +8,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{Change, LifecycleV1};
 use serde_json::Value;
 
-use icecore_tests::machine::{Recorded, Sample, monotonic_ns, text, waits, waits_in_files};
+use icecore_tests::machine::{Recorded, Sample, monotonic_ns, ping_pong, text, waits, waits_in_files};
 
 const WAITS: &str = "off-cpu,run-delay";
 const NEED_USERFAULTFD: [&str; 2] = ["faults_in", "overwrites"];
@@ -407,8 +407,11 @@ fn root_of_a_hundred_thousand_switches_a_second_nothing_is_lost_uncounted() {
     for without in WITHOUT {
         // Every wait is kept, more than the recorder can take; and one of a thousand or so.
         for (threshold, is_each) in [("1ns", true), ("2ms", false)] {
-            let recorded =
-                recorded_without(without, &[&format!("--off-cpu-only={threshold}")], &["1", "20000", "pass"]);
+            let recorded = recorded_without(
+                without,
+                &[&format!("--off-cpu-only={threshold}"), "--max-event-rate", "0"],
+                &["1", "20000", "pass"],
+            );
             let [waits, ns] = told(&recorded)["waits"][..] else { panic!("two figures") };
             let mut samples = recorded.samples(&["--event", WAITS]);
             // The recorder's own name is that of the command before it begins.
@@ -573,4 +576,33 @@ fn root_threads_of_the_kernel_without_work_are_left_out_and_counted() {
     assert_eq!(shown_ns + idle_ns, all_ns, "nothing else is left out");
     let summary = recorded.json("summary", &[]);
     assert_eq!(summary["wall_time"]["idle_kernel_threads_ns"].as_f64(), Some(idle_ns));
+}
+
+#[test]
+fn root_threads_that_switch_all_the_time_are_slowed_down_little_and_their_waits_add_up() {
+    let record = |rate: &str| {
+        let options = ["-q", "--off-cpu-only=1us", "--max-event-rate", rate];
+        let recorded = Recorded::new(&options, &[ping_pong().as_os_str(), "1000".as_ref()]);
+        let said = text(&recorded.output.stdout);
+        let (ns, turns) = said.trim().split_once(' ').expect("two numbers");
+        let [ns, turns] = [ns, turns].map(|word| word.parse::<u64>().expect("a number"));
+        let lowered = recorded.lost()["rate_lowered"].as_u64();
+        (recorded, ns, turns, lowered)
+    };
+    let (limited, ns, turns, lowered) = record("5000");
+    let samples = limited.samples(&["--event", WAITS]);
+    let weights = || samples.iter().map(|sample| sample.number("weight"));
+    // While one of them runs, the other one waits; other threads may take the CPU from both. A part that is kept by chance weighs
+    // more than it took, and adds at most the square of that to the variance.
+    let deviation = weights().map(|weight| (weight as f64).powi(2)).sum::<f64>().sqrt();
+    let sum = weights().sum::<u64>() as f64;
+    assert!(sum > 0.9 * ns as f64 - 5.0 * deviation, "{sum} of {ns} ns, with a deviation of {deviation}");
+    assert!(sum < 2.0 * ns as f64 + 5.0 * deviation, "{sum} of {ns} ns, with a deviation of {deviation}");
+    // Two parts a turn, of which one window of 17 ms has more than its share before the next one has less.
+    assert!(samples.len() < 25_000 && lowered > Some(turns / 4), "{} of {turns}: {lowered:?}", samples.len());
+    let (all, _, slow, lowered) = record("0");
+    let count = all.samples(&["--event", WAITS]).len();
+    assert!(lowered.is_none() && count as u64 > slow / 2, "{count} of {slow}: {lowered:?}");
+    eprintln!("{turns} turns with a limit, {slow} without");
+    assert!(turns > slow, "{turns} {slow}");
 }

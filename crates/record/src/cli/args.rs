@@ -79,8 +79,8 @@ pub struct Args {
     #[arg(short = 'e', long = "event", value_name = "EVENT[,KEY=VALUE]…")]
     pub events: Vec<String>,
 
-    /// Limit the samples of one probe or tracepoint to N per second. Beyond that one sample stands for several hits, and its weight is
-    /// their sum. 0: no limit
+    /// Limit the samples of one probe or tracepoint, and those of waits, to N per second. Beyond that one sample stands for several hits
+    /// or short waits, and its weight is their sum. 0: no limit
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_event_rate: u64,
 

@@ -191,6 +191,7 @@ impl<'obj> Sampler<'obj> {
         rodata.lanes = lanes;
         rodata.page_bytes = usage::page_bytes().into();
         rodata.wait_ns = options.off_cpu.map_or(0, |off_cpu| off_cpu.always_ns);
+        rodata.most_waits = most_in_a_window(options);
         if has_waits {
             let code = kallsyms::wait_code();
             rodata.hard_interrupts = [code.hard.start.0, code.hard.end.0];
@@ -428,11 +429,7 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
         // `weighed` has it.
         Weight::Field(_) => 0,
     };
-    let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << limits::WINDOW_BITS.0);
-    let most = match options.max_event_rate {
-        0 => 0,
-        rate => ((rate as f64 / windows_per_second) as u32).max(2),
-    };
+    let most = most_in_a_window(options);
     let at_entry = match place {
         Place::User { edge, .. } => u32::from(*edge == Edge::Entry),
         Place::Tracepoint { .. } | Place::Kernel { .. } => 0,
@@ -451,6 +448,15 @@ fn choice(options: &Options, place: &Place, take: &Take) -> anyhow::Result<Vec<u
         put(offset_of!(types::choice, sent), &field_bytes(*field));
     }
     Ok(bytes)
+}
+
+/// Returns the most samples of an event in a window of the programs; 0 for no bound.
+fn most_in_a_window(options: &Options) -> u32 {
+    let windows_per_second = 1_000_000_000.0 / f64::from(1_u32 << limits::WINDOW_BITS.0);
+    match options.max_event_rate {
+        0 => 0,
+        rate => ((rate as f64 / windows_per_second) as u32).max(2),
+    }
 }
 
 /// Returns the bytes of a `struct field` (bpf/wire.h).
