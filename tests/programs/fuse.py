@@ -1,8 +1,10 @@
 """Serves one file by FUSE, and stops answering when it is told to.
 
-    fuse.py FOLDER FILE [USER]    mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM. With USER
-                                  only that user may open it: not even root may, as with each FUSE mount without `allow_other`.
-                                  SIGUSR1: it answers nothing any more.
+    fuse.py FOLDER FILE [USER|unopened]
+
+It mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM. With USER only that user may open the
+file: not even root may, as with each FUSE mount without `allow_other`. With `unopened` it answers nobody who opens the file. After SIGUSR1 it
+answers nothing any more.
 
 The kernel remembers nothing of the file, so that each look at it asks the server.
 
@@ -22,8 +24,9 @@ MNT_DETACH = 2
 libc = ctypes.CDLL(None, use_errno=True)
 folder, content = os.fsencode(sys.argv[1]), open(sys.argv[2], "rb").read()
 device = os.open("/dev/fuse", os.O_RDWR)
-user = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-others = "" if len(sys.argv) > 3 else ",allow_other"
+opens = sys.argv[3:] != ["unopened"]
+user = int(sys.argv[3]) if opens and len(sys.argv) > 3 else 0
+others = "" if user else ",allow_other"
 options = f"fd={device},rootmode=40000,user_id={user},group_id={user}{others}".encode()
 if libc.mount(b"icecore", folder, b"fuse", 6, options):
     sys.exit(f"mount: {os.strerror(ctypes.get_errno())}")
@@ -78,7 +81,7 @@ while True:
     while not answers:
         time.sleep(60)
     length, opcode, unique, node = struct.unpack_from("<2I2Q", request)
-    if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
+    if opcode in (FORGET, BATCH_FORGET, INTERRUPT) or opcode == OPEN and not opens:
         continue
     reply = answer(opcode, node, request[40:length])
     error, data = (reply, b"") if isinstance(reply, int) else (0, reply)

@@ -208,8 +208,8 @@ fn root_a_command_runs_as_another_user_with_all_that_belongs_to_it() {
         fields[5],
         fields[6]
     );
-    let plain = Command::new("sh").args(["-c", "ls /proc/self/fd"]).stderr(Stdio::piped()).output();
-    let inherited = format!("\n{}", text(&plain.expect("a shell").stdout));
+    // The last one is the folder that `ls` reads.
+    let inherited = "\n0\n1\n2\n3\n";
     let script = "id -u -n; id -g; id -G; echo $HOME $USER $LOGNAME $SHELL
         cat /proc/self/status; ls /proc/self/fd";
     for user in ["nobody", uid.trim()] {
@@ -227,7 +227,7 @@ fn root_a_command_runs_as_another_user_with_all_that_belongs_to_it() {
         }
         // A program with the set-user-id bit still gets its rights.
         assert_eq!(value("NoNewPrivs:"), "0");
-        assert!(said.ends_with(&inherited), "no file of the recorder is left open: {said}\n{inherited}");
+        assert!(said.ends_with(inherited), "no other file is open: {said}");
         assert_eq!(recorded.output.status.code(), Some(0));
         let line = recorded.json("info", &[])["session"]["command_line"].to_string();
         assert!(line.contains("--as"), "{line}");
@@ -324,4 +324,117 @@ fn root_children_that_exist_already_are_recorded_if_wanted_and_otherwise_reporte
         let own = samples.iter().filter(|sample| sample.number("tgid") == u64::from(tgid)).count();
         assert!(own > 50, "{own} of {} samples are of {tgid}", samples.len());
     }
+}
+
+/// Types into every terminal that it reaches, and never fails.
+const TYPES: &str = "
+import fcntl, os, termios
+def opened(name):
+    try:
+        return [os.open(name, os.O_RDWR | os.O_NOCTTY)]
+    except OSError:
+        return []
+for terminal in [0, 1, 2] + opened('/dev/tty') + opened('/proc/self/fd/0'):
+    for byte in b'typed\\n':
+        try:
+            fcntl.ioctl(terminal, termios.TIOCSTI, bytes([byte]))
+        except OSError:
+            pass
+";
+
+#[test]
+fn root_a_command_of_another_user_types_into_its_own_terminal_alone() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let recorder = program("icecore-record").display().to_string();
+    let recorded = format!("{recorder} -q --force -o {} --as nobody --", dir.path().join("r").display());
+    let python = |before: &str| format!("{before} python3 -c \"$TYPES\" < /dev/tty");
+    let got = |run: &str| {
+        let mut terminal = on_terminal(&format!("{run}; read -t 1 got; echo \"got=[$got]\""));
+        terminal.env("TYPES", TYPES).env("SHELL", "/bin/bash");
+        let mut terminal = terminal.spawn().expect("util-linux");
+        // The end of its input would be typed, too.
+        let _keys = terminal.stdin.take();
+        let output = terminal.wait_with_output().expect("it ends");
+        text(&output.stdout).rsplit("got=").next().expect("it says it").trim().to_owned()
+    };
+    assert_eq!(got(&python(&recorded)), "[]");
+    // No descriptor is a terminal; the session has one still.
+    assert_eq!(got(&format!("{recorded} python3 -c \"$TYPES\" < /dev/null > /dev/null 2>&1")), "[]");
+    // Where the kernel allows it, a program that holds the terminal of its session can.
+    let may =
+        std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|text| text.trim() == "1");
+    if may {
+        assert_eq!(got(&python("")), "[typed]");
+    }
+}
+
+#[test]
+fn root_a_command_of_another_user_has_a_terminal_like_that_of_the_recorder() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let recorder = program("icecore-record").display().to_string();
+    let recorded = format!("{recorder} -q --force -o {} --as nobody --", dir.path().join("r").display());
+    let said = |line: &str, keys: &[u8]| {
+        let mut terminal = on_terminal(line).env("SECRET", "of root").spawn().expect("util-linux");
+        let mut to = terminal.stdin.take().expect("a pipe");
+        // Keys are typed when the command runs.
+        std::thread::sleep(std::time::Duration::from_millis(if keys.is_empty() { 0 } else { 1500 }));
+        to.write_all(keys).expect("script reads it");
+        let output = terminal.wait_with_output().expect("it ends");
+        (output.status.code(), text(&output.stdout).replace('\r', ""))
+    };
+    let (code, size) = said(&format!("stty cols 33 rows 7; {recorded} sh -c 'stty size; tty; exit 7'"), b"");
+    assert_eq!((code, size.lines().next()), (Some(7), Some("7 33")), "{size}");
+    assert!(size.lines().nth(1).is_some_and(|tty| tty.starts_with("/dev/pts/")), "{size}");
+    // What is typed arrives once, and the recorder's terminal is as it was.
+    let line = format!(
+        "before=$(stty -g); {recorded} sh -c 'read line; echo \"<$line>\"'; test $before = $(stty -g)"
+    );
+    let (code, typed) = said(&line, b"some words\n");
+    assert!(code == Some(0) && typed.contains("<some words>"), "{code:?} {typed}");
+    // Pipes pass unchanged.
+    let (_, piped) = said(&format!("printf 'a\\tb' | {recorded} od -c | tr -d ' '"), b"");
+    assert_eq!(piped, "0000000a\\tb\n0000003\n");
+    let (_, variables) = said(&format!("{recorded} env"), b"");
+    assert!(variables.contains("USER=nobody") && !variables.contains("SECRET"), "{variables}");
+    // Ctrl-C reaches it, as a signal of its terminal.
+    let script = "trap 'echo INT; exit 3' INT; while :; do sleep 0.05; done";
+    assert_eq!(said(&format!("{recorded} sh -c \"{script}\""), b"\x03").0, Some(3));
+}
+
+#[test]
+fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (folder, path) = (dir.path().join("mount"), dir.path().join("r.icecore"));
+    std::fs::create_dir(&folder).expect("ours");
+    let mut server = Command::new("python3");
+    server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/denied.py")).arg(&folder);
+    let mut server = server.args(["/bin/true", "silent"]).stdout(Stdio::piped()).spawn().expect("python3");
+    let mut ready = [0; 5];
+    std::io::Read::read_exact(server.stdout.as_mut().expect("a pipe"), &mut ready).expect("it mounts");
+    for signal in [INTERRUPT, TERMINATE] {
+        let mut recorder = record();
+        // The command, which ends only with its file system, has stderr as well.
+        recorder
+            .args(["--force", "-o"])
+            .arg(&path)
+            .arg("--")
+            .arg(folder.join("program"))
+            .stderr(std::fs::File::create(dir.path().join("stderr")).expect("room"));
+        let mut recorder = recorder.spawn().expect("it runs");
+        wait_for_session(&path);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let asked = std::time::Instant::now();
+        send(signal, recorder.id());
+        let code = recorder.wait().expect("it ends").code();
+        let took = asked.elapsed();
+        let said = std::fs::read_to_string(dir.path().join("stderr")).expect("its messages");
+        assert!(took.as_secs() < 10, "{took:?}");
+        assert_eq!(code, Some(128 + signal), "{said}");
+        assert!(said.contains("the command did not start") && said.contains("does not answer"), "{said}");
+        assert_intact(&path);
+        let receipt = json("info", &path)["receipt"].clone();
+        assert_eq!(receipt["ended_by"][0], "signal", "{receipt}");
+    }
+    send(TERMINATE, server.id());
+    let _ = server.wait();
 }

@@ -119,8 +119,9 @@ pub struct Args {
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds::parse_delay)]
     pub delay: Option<std::time::Duration>,
 
-    /// Run the command as this user (name or number), with the user's groups, HOME, USER, LOGNAME and SHELL; needs root. (--user is
-    /// another option: -U)
+    /// Run the command as this user (name or number), with the user's groups, HOME, USER, LOGNAME and SHELL, in a session and on a terminal
+    /// of its own; of the environment it keeps PATH, TERM, COLORTERM, DISPLAY, LANG, LANGUAGE, LS_COLORS and LC_…, and of the open files
+    /// the first three; needs root. (--user is another option: -U)
     #[arg(long = "as", value_name = "USER")]
     pub run_as: Option<String>,
 

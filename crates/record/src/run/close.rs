@@ -12,6 +12,7 @@ use crate::cli::output::{Output, Settled};
 use crate::cli::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
 use crate::settings::{Embed, Event, Options};
+use crate::sys::pty::Relay;
 use crate::sys::{child, usage};
 use crate::threads::digest::{Digested, Embedded};
 use crate::threads::pump::{Pumped, Reason};
@@ -37,13 +38,15 @@ pub(super) fn close(
     sampler: &Sampler<'_>,
     stored: Stored,
     mut end: End<'_>,
-    command: Option<Child>,
+    (command, mut relay): (Option<Child>, Option<Relay>),
 ) -> anyhow::Result<u8> {
     let end_ns = end.pumped.end_ns;
     // If the command ended the recording, its exit code is known; otherwise it is waited for below.
     let mut command = command;
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
         end.exit_code = Some(child::exit_code(child.wait()?));
+        // The terminal is as it was before the summary is printed.
+        drop(relay.take());
     }
     let refused: u64 = stored.samples_refused.values().map(|(samples, _)| samples).sum();
     let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
@@ -125,10 +128,16 @@ pub(super) fn close(
         (None, None) => 0,
         (None, Some(mut child)) => {
             // A program may handle Ctrl-C, and takes SIGTERM for another request.
-            let is_told = end.by_terminal && child::is_in_own_group(&child);
-            if end.pumped.ended_by == Reason::Signal && !is_told {
-                child::terminate(&child);
-            } else if !options.quiet && child.try_wait()?.is_none() {
+            let is_signal = end.pumped.ended_by == Reason::Signal;
+            match &relay {
+                // The terminal has sent it Ctrl-C, too.
+                _ if is_signal && end.by_terminal && child::is_in_own_group(&child) => {}
+                Some(relay) if is_signal && end.by_terminal => relay.interrupt(),
+                None if is_signal && end.by_terminal && options.run_as.is_some() => child::interrupt(&child),
+                _ if is_signal => child::terminate(&child),
+                _ => {}
+            }
+            if (!is_signal || end.by_terminal) && !options.quiet && child.try_wait()?.is_none() {
                 summary::tell(&format!(
                     "icecore-record: waiting for the command to end (process {})\n",
                     child.id()

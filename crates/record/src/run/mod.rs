@@ -7,9 +7,9 @@ mod close;
 mod replaced;
 mod targets;
 
+use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
-use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -32,7 +32,7 @@ use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Event, Options, Target, Unwind};
-use crate::sys::child::{self, Paused};
+use crate::sys::child::{self, Paused, Started};
 use crate::sys::{clock, usage};
 use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
@@ -116,14 +116,11 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         warn(options, &mut notes, note);
     }
     // If the recording goes to stdout, the command gets stderr as its stdout.
-    let stdout = match output {
-        Output::Stdout(_) => Stdio::from(std::io::stderr()),
-        Output::File(_) => Stdio::inherit(),
-    };
+    let to_stderr = matches!(output, Output::Stdout(_));
     let paused = match options.command.as_slice() {
         [] => None,
         command => Some(
-            Paused::new(command, stdout, options.run_as.as_ref())
+            Paused::new(command, to_stderr, options.run_as.as_ref())
                 .context("cannot create the process of the command")?,
         ),
     };
@@ -154,6 +151,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts) = (AtomicBool::new(false), Counts::default());
     let line = Line::new(options, &counts);
+    // Why the recording ends while the program of the command does not start.
+    let hung = Cell::new(None);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
@@ -182,10 +181,20 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             stop.check()?;
         }
         let census = pump.count(&sampler, &begin, &mut seen);
-        let mut command = paused.map(Paused::start).transpose().with_context(|| {
-            let program = options.command.first().map(|program| program.to_string_lossy());
-            format!("cannot run `{}`", program.unwrap_or_default())
-        })?;
+        let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+        let started = paused.map(|paused| paused.start(&|| stop.check().is_err())).transpose();
+        let (mut command, relay) = match started.with_context(|| format!("cannot run `{program}`"))? {
+            None => (None, None),
+            Some(Started::Runs(child, relay)) => (Some(child), relay),
+            Some(Started::Hangs) => {
+                summary::tell(&format!(
+                    "icecore-record: the command did not start: the kernel still waits for the file of `{program}`, whose file system does \
+                     not answer\n"
+                ));
+                hung.set(stop.check().err());
+                (None, None)
+            }
+        };
         if let Err(error) = output.keep() {
             command.iter_mut().for_each(child::end);
             return Err(error);
@@ -198,7 +207,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
-        anyhow::Ok((pumped?, digested, stored, command))
+        anyhow::Ok((pumped?, digested, stored, (command, relay)))
     })?;
     // With --delay, probes are made when the notes are in the file already.
     sampler.take_notes().into_iter().for_each(|note| warn(options, &mut Vec::new(), note));
@@ -222,7 +231,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         by_terminal,
         left_out,
     };
-    close(options, &sampler, stored, end, command)
+    let code = close(options, &sampler, stored, end, command)?;
+    Ok(hung.get().map_or(code, |Stopped { exit_code }| exit_code))
 }
 
 /// Lists what this kernel or the recorder's privileges do not give, of what the options need.

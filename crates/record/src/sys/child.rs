@@ -5,10 +5,15 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, Stdio};
-use std::thread::{Builder, JoinHandle};
+use std::process::{Child, Command};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
+use super::pty::{Ends, Relay, Slave};
 use super::user::User;
+
+/// How often a program that does not start is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Signals for which the recorder has handlers.
 const OURS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -22,15 +27,36 @@ pub(crate) struct Paused {
     pid: u32,
     go: Option<io::PipeWriter>,
     spawn: Option<JoinHandle<io::Result<Child>>>,
+    /// The terminal of a command of another user.
+    terminal: Option<Ends>,
+}
+
+/// A command whose process was told to run its program.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// The program runs; the relay is between its terminal and that of the recorder.
+    Runs(Child, Option<Relay>),
+    /// The kernel still waits for the file of the program, and the recording is to end.
+    Hangs,
 }
 
 impl Paused {
-    /// Creates the process. It becomes one of another user when it starts, if there is one.
-    pub(crate) fn new(command: &[OsString], stdout: Stdio, user: Option<&User>) -> io::Result<Self> {
+    /// Creates the process. It becomes one of another user when it starts, if there is one. Its standard output is that of the recorder,
+    /// or else its standard error.
+    pub(crate) fn new(command: &[OsString], to_stderr: bool, user: Option<&User>) -> io::Result<Self> {
         let (mut pid_from, pid_to) = io::pipe()?;
         let (go_from, go) = io::pipe()?;
         let mut child = Command::new(&command[0]);
-        child.args(&command[1..]).stdout(stdout).envs(user.into_iter().flat_map(User::environment));
+        child.args(&command[1..]);
+        if to_stderr {
+            child.stdout(io::stderr());
+        }
+        let (mut terminal, mut slave) = (None, None);
+        if let Some(user) = user {
+            child.env_clear().envs(user.environment());
+            let (ends, made) = Ends::open(to_stderr)?;
+            (terminal, slave) = (ends, Some(made));
+        }
         let user = user.cloned();
         let own_go = go.as_raw_fd();
         let wait = move || {
@@ -47,10 +73,11 @@ impl Paused {
             (&pid_to).write_all(&std::process::id().to_ne_bytes())?;
             // An end of file means that the recorder gave up or is gone: then the command must not run.
             (&go_from).read_exact(&mut [0])?;
+            slave.as_ref().map_or(Ok(()), Slave::take)?;
             user.as_ref().map_or(Ok(()), User::take_over)
         };
         // SAFETY: between fork and exec only `close`, `sigaction`, `signal`, `getpid`, `write`, `read` and the calls that change the
-        // user are called; nothing allocates unless a pipe fails.
+        // user, session and descriptors are called; nothing allocates unless a pipe fails.
         unsafe { child.pre_exec(wait) };
         let spawn = Builder::new().spawn(move || child.spawn())?;
         let mut pid = [0; 4];
@@ -59,7 +86,7 @@ impl Paused {
             drop(go);
             return Err(join(spawn).err().unwrap_or(silent));
         }
-        Ok(Self { pid: u32::from_ne_bytes(pid), go: Some(go), spawn: Some(spawn) })
+        Ok(Self { pid: u32::from_ne_bytes(pid), go: Some(go), spawn: Some(spawn), terminal })
     }
 
     /// Returns the process id.
@@ -67,13 +94,26 @@ impl Paused {
         self.pid
     }
 
-    /// Lets the process run its program.
-    pub(crate) fn start(mut self) -> io::Result<Child> {
+    /// Lets the process run its program, and waits until it does, or until the recording is to end.
+    ///
+    /// # Errors
+    /// If the program cannot be run.
+    pub(crate) fn start(mut self, is_over: &dyn Fn() -> bool) -> io::Result<Started> {
         let (Some(mut go), Some(spawn)) = (self.go.take(), self.spawn.take()) else {
             return Err(io::Error::other("bug: a command was started twice"));
         };
+        let relay = self.terminal.take().map(Ends::relay).transpose()?;
         go.write_all(&[1])?;
-        join(spawn)
+        while !spawn.is_finished() {
+            if is_over() {
+                // While a file system does not answer, this comes into effect when it does.
+                // SAFETY: takes no pointers; nobody has waited for the process, so its id is its own.
+                unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
+                return Ok(Started::Hangs);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(Started::Runs(join(spawn)?, relay))
     }
 }
 
@@ -95,6 +135,12 @@ fn join(spawn: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
 pub(crate) fn exit_code(status: std::process::ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     code as u8
+}
+
+/// Sends SIGINT to the process group of a command that is in a session of its own.
+pub(crate) fn interrupt(child: &Child) {
+    // SAFETY: takes no pointers; the child has not been waited for, so its id, which is that of its group, is its own.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGINT) };
 }
 
 /// Sends SIGTERM to the command.
@@ -134,8 +180,7 @@ mod tests {
     fn a_paused_command_that_is_given_up_ends_without_running() {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let trace = dir.path().join("it ran");
-        let paused =
-            Paused::new(&["touch".into(), trace.clone().into()], Stdio::inherit(), None).expect("a process");
+        let paused = Paused::new(&["touch".into(), trace.clone().into()], false, None).expect("a process");
         let pid = paused.pid();
         let is_there = || Path::new(&format!("/proc/{pid}")).exists();
         assert!(is_there());
@@ -145,17 +190,19 @@ mod tests {
 
     #[test]
     fn a_paused_command_runs_when_it_is_started() {
-        let paused = Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], Stdio::inherit(), None)
-            .expect("a process");
+        let paused =
+            Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], false, None).expect("a process");
         let pid = paused.pid();
-        let mut child = paused.start().expect("sh is there");
+        let Started::Runs(mut child, _) = paused.start(&|| false).expect("sh is there") else {
+            panic!("it runs")
+        };
         assert_eq!((child.id(), exit_code(child.wait().expect("ours"))), (pid, 7));
     }
 
     #[test]
     fn what_cannot_be_executed_is_an_error_at_the_start() {
-        let paused = Paused::new(&["/nonexistent/program".into()], Stdio::inherit(), None)
+        let paused = Paused::new(&["/nonexistent/program".into()], false, None)
             .expect("the process itself is no problem");
-        assert_eq!(paused.start().expect_err("no such file").kind(), io::ErrorKind::NotFound);
+        assert_eq!(paused.start(&|| false).expect_err("no such file").kind(), io::ErrorKind::NotFound);
     }
 }

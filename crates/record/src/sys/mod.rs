@@ -7,6 +7,7 @@ pub(crate) mod memory;
 pub(crate) mod perf;
 pub(crate) mod poll;
 pub(crate) mod probes;
+pub(crate) mod pty;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod terminal;

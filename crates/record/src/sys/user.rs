@@ -11,6 +11,9 @@ const MAX_GROUPS: usize = 1 << 16;
 /// `_LINUX_CAPABILITY_VERSION_3` of uapi/linux/capability.h.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
+/// The variables of the environment that a command of another user keeps, beside `LC_…`.
+const KEPT: [&str; 7] = ["PATH", "TERM", "COLORTERM", "DISPLAY", "LANG", "LANGUAGE", "LS_COLORS"];
+
 /// A user, and what a login would give to the user's programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -43,9 +46,15 @@ impl User {
         }
     }
 
-    /// Returns the variables of the environment that a login sets.
-    pub(super) fn environment(&self) -> [(&'static str, &OsStr); 4] {
-        [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name), ("SHELL", &self.shell)]
+    /// Returns the environment of the user's programs: what a login sets, and of this process's environment only how to find programs, and
+    /// what describes terminal, display and language.
+    pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
+        let is_kept =
+            |name: &OsString| KEPT.iter().any(|kept| name == kept) || name.as_bytes().starts_with(b"LC_");
+        let kept = std::env::vars_os().filter(|(name, _)| is_kept(name));
+        let own =
+            [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name), ("SHELL", &self.shell)];
+        kept.chain(own.map(|(name, value)| (name.into(), value.clone()))).collect()
     }
 
     /// Makes the calling process one of this user, without capabilities unless the user is root. It is safe between fork and exec.

@@ -10,6 +10,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::sys::child::is_ignored;
+use crate::sys::pty;
 
 /// Shows whether the user requested an end.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl Stop {
             interrupts: RefCell::new(SignalsInfo::new([SIGINT])?),
         };
         for signal in [SIGINT, SIGTERM] {
+            pty::give_back_at(signal, Arc::clone(&stop.is_last))?;
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.is_last))?;
         }
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);

@@ -75,7 +75,12 @@ impl Output {
     /// Finds out where the finished recording is, and copies it if its name was removed.
     pub(crate) fn settle(&self) -> Settled {
         match self {
-            Self::File(own) => own.settle(),
+            Self::File(own) => {
+                let settled = own.settle();
+                // A command that never started has the file open as well, and would keep the lock.
+                let _ = own.file.unlock();
+                settled
+            }
             Self::Stdout(_) => Settled::AsAsked,
         }
     }
