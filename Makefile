@@ -43,6 +43,7 @@ bench: setup-test build
 	python3 tests/bench/stacks.py $(BIN)
 	python3 tests/bench/walks.py $(BIN)
 	python3 tests/bench/waits.py $(BIN)
+	python3 tests/bench/neighbour.py $(BIN)
 	python3 tests/bench/quality.py $(BIN)
 	python3 tests/bench/soak.py $(BIN)
 	python3 tests/bench/cpus.py $(BIN)
