@@ -40,8 +40,10 @@ pub(super) fn run(wanted: &Wanted<'_>, finder: &Finder<'_>, tick: &(dyn Fn(u64) 
     let refusals = budget::refusals();
     let (files, known) = (finder.look(wanted.image).files, finder.search.known.as_deref());
     let build_id = files.as_ref().map_or(&wanted.image.build_id, |files| &files.image.layout.build_id);
-    let stamps = files.as_ref().map_or_else(|_| Vec::new(), Files::stamps);
-    let known = known.map(|known| known.of_image(build_id, &stamps));
+    // Anybody can write a recording: what its own files say holds for no other one.
+    let stamps = files.as_ref().map_or_else(|_| Some(Vec::new()), Files::stamps);
+    let path = wanted.image.path.strip_suffix(image::DELETED).unwrap_or(&wanted.image.path);
+    let known = known.zip(stamps.as_deref()).map(|(known, files)| known.of_image(build_id, path, files));
     let find = |off: &FileOff| known.as_ref().and_then(|known| known.find(*off));
     let mut answers: Vec<Option<Answer>> = wanted.offsets.iter().map(find).collect();
     let open: Vec<usize> = (0..answers.len()).filter(|position| answers[*position].is_none()).collect();

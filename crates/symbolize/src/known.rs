@@ -10,8 +10,9 @@ use super::image::FileOff;
 /// Keeps answers about images.
 pub trait Known: fmt::Debug + Send + Sync {
     /// Finds what is known of the image with a build-id (empty if it has none), from files that are still the same. Without
-    /// stamps it does not matter from which files it came: none is here now.
-    fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a>;
+    /// stamps none of them is here now; then the image must have been found at `path`, where it was recorded.
+    fn of_image<'a>(&'a self, build_id: &'a [u8], path: &'a str, files: &'a [Stamp])
+    -> Box<dyn Answers + 'a>;
 
     /// Returns the folder in which the answers are kept, for others who keep something beside them.
     fn folder(&self) -> Option<&Path> {

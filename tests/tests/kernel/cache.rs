@@ -242,3 +242,79 @@ fn root_calls_are_judged_anew_when_only_the_stacks_changed() {
     assert_ne!(with, without);
     assert_eq!(health(&[]), with);
 }
+
+/// Compiles a program of which one function has all samples, with a build-id that was chosen.
+fn with_build_id(path: &Path, function: &str) {
+    let source = path.with_extension("c");
+    let text = format!(
+        "#include <time.h>\nvolatile unsigned long sink;\n__attribute__((noinline)) void {function}(void) {{ for (int i = 0; i < 100000; i++) \
+         sink += i; }}\nint main(void) {{ for (clock_t end = clock() + CLOCKS_PER_SEC / 2; clock() < end;) {function}(); return 0; }}\n"
+    );
+    std::fs::write(&source, text).expect("room");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-fno-omit-frame-pointer", "-Wl,--build-id=0x0123456789abcdef", "-o"])
+        .arg(path)
+        .arg(&source);
+    assert!(cc.status().expect("a C compiler").success());
+}
+
+#[test]
+fn root_files_of_one_recording_rename_no_function_of_another() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (program, cache) = (dir.path().join("program"), dir.path().join("cache"));
+    let record = |function: &str, embed: &str| {
+        with_build_id(&program, function);
+        let recorded = Recorded::new(&["-F", "499", "-q", "--embed", embed], &[program.as_os_str()]);
+        std::fs::remove_file(&program).expect("it was there");
+        recorded
+    };
+    let hostile = record("evil", "all");
+    let honest = record("good", "none");
+    let top = |recorded: &Recorded, options: &[&str]| said(&cache, &["top"], &recorded.path(), options).0;
+    assert!(top(&hostile, &[]).contains("evil"));
+    let bare = top(&honest, &["--no-cache"]);
+    assert!(!bare.contains("evil") && !bare.contains("good"), "{bare}");
+    assert_eq!(top(&honest, &[]), bare);
+
+    // Another file that has the same build-id proves nothing, either, after it is gone.
+    let elsewhere = dir.path().join("elsewhere");
+    with_build_id(&elsewhere, "evil");
+    let hostile = Recorded::new(&["-F", "499", "-q", "--embed", "none"], &[elsewhere.as_os_str()]);
+    assert!(top(&hostile, &[]).contains("evil"));
+    assert_eq!(top(&honest, &[]), bare);
+}
+
+#[test]
+fn root_the_cache_of_another_user_is_neither_believed_nor_written_through() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (home, target) = (dir.path().join("home"), dir.path().join("target"));
+    for folder in [&home, &target] {
+        std::fs::create_dir(folder).expect("room");
+    }
+    std::os::unix::fs::symlink(&target, home.join(".cache")).expect("room");
+    for path in [&home, &home.join(".cache")] {
+        std::os::unix::fs::lchown(path, Some(54_321), Some(54_321)).expect("root may");
+    }
+    let command = [stacks_without_frames().into_os_string(), "chain".into(), "200".into()];
+    let recorded = Recorded::new(&["-F", "499", "-q"], &command);
+    let run = |args: &[&str]| {
+        let mut report = Command::new(program("icecore-report"));
+        report.env_remove("XDG_CACHE_HOME").env("HOME", &home).args(args);
+        report.output().expect("the report runs")
+    };
+    let path = recorded.path();
+    let out = run(&["top", path.to_str().expect("text")]);
+    let err = text(&out.stderr);
+    assert!(
+        out.status.success() && err.contains("is not used: `") && err.contains("belongs to user 54321"),
+        "{err}"
+    );
+    assert_eq!(std::fs::read_dir(&target).expect("ours").count(), 0, "nothing was written through the link");
+    let out = run(&["cache"]);
+    assert!(
+        !out.status.success() && text(&out.stderr).contains("belongs to user 54321"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(run(&["top", "--no-cache", path.to_str().expect("text")]).stderr.is_empty());
+}

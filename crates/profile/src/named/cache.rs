@@ -14,6 +14,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use icecore_files::private;
 use icecore_format::Error;
 use icecore_format::block::Kind;
 use icecore_format::records::{
@@ -24,8 +25,8 @@ use icecore_format::write::Writer;
 use super::found::{Draft, StoredPlace};
 use crate::random_uuid;
 use crate::recording::load::clean;
+use folder::Contents;
 pub use folder::Stats;
-use folder::{Contents, open};
 use icecore_symbolize::image::{FileOff, Inode, Stamp};
 use icecore_symbolize::{Answer, Answers, Known};
 
@@ -70,8 +71,13 @@ struct Request<'a> {
 }
 
 impl Known for Cache {
-    fn of_image<'a>(&'a self, build_id: &'a [u8], files: &'a [Stamp]) -> Box<dyn Answers + 'a> {
-        Box::new(Request { cache: self, build_id, files, earlier: self.read(build_id, files) })
+    fn of_image<'a>(
+        &'a self,
+        build_id: &'a [u8],
+        path: &'a str,
+        files: &'a [Stamp],
+    ) -> Box<dyn Answers + 'a> {
+        Box::new(Request { cache: self, build_id, files, earlier: self.read(build_id, path, files) })
     }
 
     fn folder(&self) -> Option<&Path> {
@@ -113,11 +119,12 @@ impl Cache {
         &self.dir
     }
 
-    /// Reads the answers that were found from the same files; empty if there are none. If `files` is empty, any files match,
-    /// because none is here now.
-    fn read(&self, build_id: &[u8], files: &[Stamp]) -> Earlier {
-        let read = |path: &Path| read(path, build_id, files).ok();
-        self.place(build_id, files).as_deref().and_then(read).flatten().unwrap_or_default()
+    /// Reads the answers that were found from the same files; empty if there are none. If `files` is empty, none is here now: then those
+    /// match of which the first, the image, was at `path`. A build-id alone proves nothing, because any file can have it.
+    fn read(&self, build_id: &[u8], path: &str, files: &[Stamp]) -> Earlier {
+        let place = self.place(build_id, files);
+        let earlier = place.and_then(|place| self.parsed(&place, build_id, path, files).ok().flatten());
+        earlier.unwrap_or_default()
     }
 
     /// Writes the new answers, which ascend by offset, together with the cached ones. An error has no consequence: the next report
@@ -126,6 +133,56 @@ impl Cache {
         if let Some(path) = self.place(build_id, files).filter(|_| !new.is_empty()) {
             drop(self.replace(&path, build_id, files, merged(earlier, new)));
         }
+    }
+
+    /// Reads a file; `None` if it is unusable in any way.
+    fn parsed(
+        &self,
+        place: &Path,
+        build_id: &[u8],
+        path: &str,
+        files: &[Stamp],
+    ) -> Result<Option<Earlier>, Error> {
+        let Some(recording) = self.open(place)? else { return Ok(None) };
+        let (mut session, mut strings, mut images, mut tables) = (None, None, None, Vec::new());
+        for entry in recording.entries() {
+            let payload = recording.payload(entry)?;
+            match entry.header.kind {
+                Kind::SESSION => session = Some(payload.view::<SessionV1>()?.to_owned_record()?),
+                Kind::STRINGS => strings = Some(texts(payload.view::<StringsV1>()?)?),
+                Kind::IMAGES => images = Some(payload.view::<ImagesV1>()?.rows()?),
+                NamesV1::KIND => {
+                    let NameTable { places, frames, functions, texts } =
+                        payload.view::<NamesV1>()?.table()?;
+                    tables.push(NameTable {
+                        places,
+                        frames,
+                        functions,
+                        texts: texts.into_iter().map(|text| clean(text).into()).collect(),
+                    });
+                }
+                _ => return Ok(None),
+            }
+        }
+        let (Some(session), Some(strings), Some(images)) = (session, strings, images) else {
+            return Ok(None);
+        };
+        let source = |image: &Image| Stamp {
+            path: strings.get(image.path as usize - 1).cloned().unwrap_or_default(),
+            len: image.size_bytes,
+            inode: (image.inode != 0).then_some(Inode { device: image.dev, number: image.inode }),
+            changed_unix_ns: image.modified_unix_ns,
+        };
+        let is_ours = session.recorder == Contents::Names.maker()
+            && images.iter().all(|image| image.build_id == build_id && image.path > 0);
+        let is_same = match files {
+            [] => images.first().is_some_and(|image| source(image).path == path),
+            files => images.iter().map(source).eq(files.iter().cloned()),
+        };
+        if !is_ours || !is_same {
+            return Ok(None);
+        }
+        Ok(Some(Earlier { tables }).filter(Earlier::is_sorted))
     }
 
     fn place(&self, build_id: &[u8], files: &[Stamp]) -> Option<PathBuf> {
@@ -175,7 +232,7 @@ impl Cache {
 
     /// Creates a file, or replaces it as a whole.
     fn create(&self, path: &Path, fill: impl FnOnce(&mut Writer) -> Result<(), Error>) -> Result<(), Error> {
-        std::fs::create_dir_all(&self.dir)?;
+        private::create(&self.dir).map_err(std::io::Error::from)?;
         let file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.dir)?;
         // Writes as a stream: answers that a power failure destroys can be found again, so nothing waits for the disk.
         let mut writer = Writer::stream(BufWriter::new(file.reopen()?), random_uuid()?)?;
@@ -206,43 +263,6 @@ fn merged(earlier: &Earlier, new: &[(FileOff, &Answer)]) -> impl Iterator<Item =
         }
         draft.take()
     })
-}
-
-/// Reads a file; `None` if it is unusable in any way.
-fn read(path: &Path, build_id: &[u8], files: &[Stamp]) -> Result<Option<Earlier>, Error> {
-    let Some(recording) = open(path)? else { return Ok(None) };
-    let (mut session, mut strings, mut images, mut tables) = (None, None, None, Vec::new());
-    for entry in recording.entries() {
-        let payload = recording.payload(entry)?;
-        match entry.header.kind {
-            Kind::SESSION => session = Some(payload.view::<SessionV1>()?.to_owned_record()?),
-            Kind::STRINGS => strings = Some(texts(payload.view::<StringsV1>()?)?),
-            Kind::IMAGES => images = Some(payload.view::<ImagesV1>()?.rows()?),
-            NamesV1::KIND => {
-                let NameTable { places, frames, functions, texts } = payload.view::<NamesV1>()?.table()?;
-                tables.push(NameTable {
-                    places,
-                    frames,
-                    functions,
-                    texts: texts.into_iter().map(|text| clean(text).into()).collect(),
-                });
-            }
-            _ => return Ok(None),
-        }
-    }
-    let (Some(session), Some(strings), Some(images)) = (session, strings, images) else { return Ok(None) };
-    let source = |image: &Image| Stamp {
-        path: strings.get(image.path as usize - 1).cloned().unwrap_or_default(),
-        len: image.size_bytes,
-        inode: (image.inode != 0).then_some(Inode { device: image.dev, number: image.inode }),
-        changed_unix_ns: image.modified_unix_ns,
-    };
-    let is_ours = session.recorder == Contents::Names.maker()
-        && images.iter().all(|image| image.build_id == build_id && image.path > 0);
-    if !is_ours || !files.is_empty() && images.iter().map(source).ne(files.iter().cloned()) {
-        return Ok(None);
-    }
-    Ok(Some(Earlier { tables }).filter(Earlier::is_sorted))
 }
 
 fn texts(view: &<StringsV1 as Payload>::View) -> Result<Vec<String>, Error> {

@@ -11,14 +11,16 @@
 //!                                96  4096  a chunk, as the sampler has it if it is the first one; then the others
 //! ```
 //!
-//! A wrong row is a wrong stack. So nobody else may write to the folder, a file must be this user's own, and rows count only for the very
-//! file, by the time of its last change, and for the very recorder that wrote them. Whatever is wrong is compiled anew.
+//! A wrong row is a wrong stack. So only this user and root may be able to change the folder and a file in it, and rows count only for
+//! the very file, by the time of its last change, and for the very recorder that wrote them. Whatever is wrong is compiled anew.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use icecore_files::private;
 
 use super::packed::Packed;
 use crate::kernel::sampler::{Chunk, MAX_CHUNKS, bytes_of};
@@ -90,8 +92,7 @@ impl Kept {
     }
 
     fn write(&self, of: &FileKey, rows: &Packed) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        self.check()?;
+        private::create(&self.folder)?;
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
         file.write_all(&self.head(of, rows))?;
         for chunk in &rows.chunks {
@@ -102,19 +103,14 @@ impl Kept {
 
     /// Opens rows that this user has written.
     fn open(&self, path: &Path) -> io::Result<File> {
-        self.check()?;
+        private::check(&self.folder)?;
         let file =
             OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-        let meta = file.metadata()?;
-        let is_own = meta.is_file() && meta.uid() == user::own() && meta.mode() & 0o022 == 0;
-        if is_own { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-    }
-
-    /// Nobody else may write to the folder.
-    fn check(&self) -> io::Result<()> {
-        let meta = fs::symlink_metadata(&self.folder)?;
-        let is_own = meta.is_dir() && meta.uid() == user::own() && meta.mode() & 0o022 == 0;
-        if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+        if private::is_own(&file.metadata()?) {
+            Ok(file)
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
     }
 
     fn place(&self, of: &FileKey) -> PathBuf {

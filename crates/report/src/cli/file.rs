@@ -239,7 +239,8 @@ Examples:
 
 A report caches what it finds out about the code of an image, and the stacks of a recording that it has unwound, so that \
 the next report need not search and unwind again. The cache is in $XDG_CACHE_HOME/icecore, or ~/.cache/icecore. Cached \
-names are valid as long as the files from which they came stay as they are, or are gone; cached stacks, as long as the \
+names are valid as long as the files from which they came stay as they are, or are gone; names from files that a \
+recording brings are not cached. Cached stacks are valid as long as the \
 recording and all files of its images stay as they are. Reports ignore a broken file there, and write it anew.")]
 pub struct Cache {
     /// List the cache (the default)

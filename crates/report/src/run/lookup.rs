@@ -7,10 +7,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use crate::cli::Lookup;
+use icecore_files::private;
 use icecore_profile::named::cache::Cache;
 use icecore_symbolize::Known;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Search, Symbols, supports_sysroot};
+use icecore_text::path::shown;
 use icecore_text::quantity::things;
 
 /// Puts together where files are looked for: what was typed, and the debug directory of the system.
@@ -65,6 +67,13 @@ pub(super) fn remarks(search: &Search, servers: Option<&Settings>, fetched: &Fet
             "debuginfod: files of {} were not fetched: the budget was {} (--debuginfod-budget)",
             things(left_out, "image"),
             servers.budget
+        ));
+    }
+    let folder = search.known.as_deref().and_then(Known::folder);
+    if let Some((folder, Err(cause))) = folder.map(|folder| (folder, private::check(folder))) {
+        remarks.push(format!(
+            "warning: the cache {} is not used: {cause} (--no-cache, or set XDG_CACHE_HOME)",
+            shown(folder)
         ));
     }
     if search.symbols.is_cut() {

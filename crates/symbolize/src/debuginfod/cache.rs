@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use icecore_files::private;
 use tempfile::NamedTempFile;
 
 use super::Artifact;
@@ -73,7 +74,7 @@ impl Cache {
 
     /// Notes that a server is silent.
     pub(super) fn note_silence(&self, server: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        private::create(&self.folder)?;
         let empty = tempfile::Builder::new().prefix("icecore-silent.").tempfile_in(&self.folder)?;
         empty.as_file().set_permissions(Permissions::from_mode(0o0))?;
         empty.persist(self.silence_note(server))?;
@@ -88,7 +89,7 @@ impl Cache {
     pub(super) fn begin(&self, build_id: &[u8], what: Artifact) -> io::Result<NamedTempFile> {
         let path = self.place(build_id, what).ok_or(io::ErrorKind::InvalidInput)?;
         let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        fs::create_dir_all(dir)?;
+        private::create(dir)?;
         tempfile::Builder::new().prefix(&format!("{}.", what.name())).tempfile_in(dir)
     }
 

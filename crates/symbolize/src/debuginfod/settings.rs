@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use icecore_files::private;
+
 use super::{Budget, Cache};
 
 /// How long a server may send too little, unless `DEBUGINFOD_TIMEOUT` says otherwise; elfutils has the same.
@@ -28,6 +30,9 @@ pub enum SettingsError {
     /// There is no folder for downloads.
     #[error("cannot tell where downloads belong: set DEBUGINFOD_CACHE_PATH or HOME, or use --no-debuginfod")]
     Folder,
+    /// Others can change the folder for downloads: a build-id proves nothing about a file that they could write.
+    #[error("cannot keep downloads safe: set DEBUGINFOD_CACHE_PATH, or use --no-debuginfod")]
+    Unsafe(#[from] private::Unsafe),
 }
 
 /// How the servers are used.
@@ -55,7 +60,7 @@ impl Settings {
     /// not look into the cache.
     ///
     /// # Errors
-    /// If an address on the command line is not HTTP, a limit is no number, or there is no folder for the cache.
+    /// If an address on the command line is not HTTP, a limit is no number, there is no folder for the cache, or others can change it.
     pub fn new(
         typed: &[String],
         budget: Budget,
@@ -88,6 +93,7 @@ impl Settings {
         };
         let seconds = |name: &str| number(name).map(|s| s.map(Duration::from_secs));
         let folder = folder(&env).ok_or(SettingsError::Folder)?;
+        private::check(&folder)?;
         Ok(Some(Self {
             servers: servers.iter().map(|server| server.trim_end_matches('/').to_owned()).collect(),
             ignored,
@@ -178,5 +184,18 @@ mod tests {
         assert_eq!(text, "cannot read DEBUGINFOD_MAXSIZE=`1M`: invalid digit found in string");
         let text = refusal(&["http://x"], &[]);
         assert!(text.contains("set DEBUGINFOD_CACHE_PATH or HOME"), "{text}");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().to_str().expect("text");
+        let found = || settings(&["http://x"], &[("DEBUGINFOD_CACHE_PATH", path)]);
+        assert!(found().is_ok());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("ours");
+        let error = found().expect_err("refused");
+        assert!(matches!(&error, SettingsError::Unsafe(private::Unsafe::Open { .. })), "{error}");
+        assert!(error.to_string().contains("set DEBUGINFOD_CACHE_PATH"), "{error}");
     }
 }

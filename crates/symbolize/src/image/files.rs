@@ -77,8 +77,8 @@ impl Files {
             .find(|found| found.knowledge() == Knowledge::Dwarf)
     }
 
-    /// Returns the identity of all files: as long as it stays the same, their answers do.
-    pub(crate) fn stamps(&self) -> Vec<Stamp> {
+    /// Returns the identity of all files: as long as it stays the same, their answers do. `None` if a recording has brought one of them.
+    pub(crate) fn stamps(&self) -> Option<Vec<Stamp>> {
         let found = [Some(&self.image), self.debug.as_ref(), self.alt.as_ref()];
         let files = found.into_iter().flatten().map(|found| &found.file);
         let files = files.chain(self.dwp.as_ref().map(|(file, _)| file));
@@ -87,11 +87,13 @@ impl Files {
             _ => None,
         };
         let files = files.chain(alone);
-        let stamp = |file: &ElfFile| Stamp {
-            path: file.real_path.to_string_lossy().into_owned(),
-            len: file.len,
-            inode: file.inode,
-            changed_unix_ns: file.changed_unix_ns,
+        let stamp = |file: &ElfFile| {
+            Some(Stamp {
+                path: file.real_path.to_string_lossy().into_owned(),
+                len: file.len,
+                inode: Some(file.inode?),
+                changed_unix_ns: file.changed_unix_ns,
+            })
         };
         files.map(stamp).collect()
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use icecore_files::private;
 use icecore_format::Error;
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
@@ -83,7 +84,7 @@ impl Cache {
     /// Counts the files of the cache, and checks them.
     ///
     /// # Errors
-    /// If the folder cannot be read. A folder that does not exist is empty.
+    /// If others can change the folder, or it cannot be read. A folder that does not exist is empty.
     pub fn stats(&self) -> io::Result<Stats> {
         let mut stats = Stats::default();
         for (kind, path) in self.files()? {
@@ -92,7 +93,7 @@ impl Cache {
                 Contents::Stacks => stats.recordings += 1,
             }
             stats.bytes += path.metadata().map_or(0, |meta| meta.len());
-            stats.unusable += u64::from(!is_usable(&path, kind));
+            stats.unusable += u64::from(!self.is_usable(&path, kind));
         }
         Ok(stats)
     }
@@ -112,8 +113,36 @@ impl Cache {
         Ok(stats)
     }
 
+    /// Returns true if a file is whole, and this version of the program has written it.
+    fn is_usable(&self, path: &Path, kind: Contents) -> bool {
+        let session = |recording: &Recording| {
+            let mut entries = recording.entries().iter();
+            let entry = entries.find(|entry| entry.header.kind == Kind::SESSION)?;
+            recording.payload(entry).ok()?.view::<SessionV1>().ok()?.to_owned_record().ok()
+        };
+        let is_whole =
+            |recording: &Recording| recording.entries().iter().all(|entry| recording.stored(entry).is_ok());
+        let recording = self.open(path).ok().flatten().filter(is_whole);
+        recording.as_ref().and_then(session).is_some_and(|session| session.recorder == kind.maker())
+    }
+
+    /// Opens a file; `None` if it is none of this cache, or damaged.
+    ///
+    /// # Errors
+    /// If others than this user and root can change the folder, or the file cannot be opened.
+    pub(super) fn open(&self, path: &Path) -> Result<Option<Recording>, Error> {
+        private::check(&self.dir).map_err(io::Error::from)?;
+        let meta = std::fs::symlink_metadata(path)?;
+        if !private::is_own(&meta) || meta.len() > MAX_FILE_BYTES {
+            return Ok(None);
+        }
+        let recording = Recording::open(path)?;
+        Ok(Some(recording).filter(|recording| recording.is_closed() && recording.damage().is_empty()))
+    }
+
     /// Lists the files of the cache. Others may lie in the folder.
     fn files(&self) -> io::Result<Vec<(Contents, PathBuf)>> {
+        private::check(&self.dir)?;
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -157,27 +186,4 @@ impl Contents {
             Self::Stacks => Limits { files: 1024, bytes: 1 << 30 },
         }
     }
-}
-
-/// Returns true if a file is whole, and this version of the program has written it.
-fn is_usable(path: &Path, kind: Contents) -> bool {
-    let session = |recording: &Recording| {
-        let mut entries = recording.entries().iter();
-        let entry = entries.find(|entry| entry.header.kind == Kind::SESSION)?;
-        recording.payload(entry).ok()?.view::<SessionV1>().ok()?.to_owned_record().ok()
-    };
-    let is_whole =
-        |recording: &Recording| recording.entries().iter().all(|entry| recording.stored(entry).is_ok());
-    let recording = open(path).ok().flatten().filter(is_whole);
-    recording.as_ref().and_then(session).is_some_and(|session| session.recorder == kind.maker())
-}
-
-/// Opens a file; `None` if it is none of this cache, or damaged.
-pub(super) fn open(path: &Path) -> Result<Option<Recording>, Error> {
-    let meta = std::fs::symlink_metadata(path)?;
-    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
-        return Ok(None);
-    }
-    let recording = Recording::open(path)?;
-    Ok(Some(recording).filter(|recording| recording.is_closed() && recording.damage().is_empty()))
 }

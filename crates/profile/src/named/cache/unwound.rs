@@ -18,7 +18,7 @@ use icecore_format::write::Writer;
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256, digest};
 
-use super::folder::{Contents, open};
+use super::folder::Contents;
 use super::{Cache, texts};
 use crate::stacks::calls::Counts;
 use crate::stacks::repair::{Look, New, RepairedStacks};
@@ -162,7 +162,7 @@ impl UnwoundFile {
     }
 
     fn parsed(&self) -> Result<Option<Unwound>, Error> {
-        let Some(recording) = open(&self.path())? else { return Ok(None) };
+        let Some(recording) = self.cache.open(&self.path())? else { return Ok(None) };
         let (mut session, mut strings) = (None, None);
         let (mut nodes, mut marks, mut rows): (Vec<Node>, Vec<(u32, Mark)>, Vec<Sample>) = Default::default();
         for entry in recording.entries() {
