@@ -46,7 +46,10 @@ impl<W: Write> Door<W> {
                 }
                 (None, Some(c)) => {
                     match self.kind {
-                        Kind::Json => write!(self.to, "\\u{:04x}", c as u32)?,
+                        Kind::Json => c
+                            .encode_utf16(&mut [0; 2])
+                            .iter()
+                            .try_for_each(|unit| write!(self.to, "\\u{unit:04x}"))?,
                         Kind::Plain | Kind::Styled => self.to.write_all("\u{fffd}".as_bytes())?,
                     }
                     text = &rest[c.len_utf8()..];
@@ -134,5 +137,7 @@ mod tests {
             through(Kind::Json, &["\"a\u{9b}b\u{202e}\u{7f}\"\n".as_bytes()]),
             "\"a\\u009bb\\u202e\\u007f\"\n"
         );
+        assert_eq!(through(Kind::Json, &["\"a\u{e0001}\"".as_bytes()]), "\"a\\udb40\\udc01\"");
+        assert_eq!(through(Kind::Plain, &["a\u{e0001}\u{200b}b".as_bytes()]), "a\u{fffd}\u{fffd}b");
     }
 }
