@@ -3,33 +3,41 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use icecore_files::output;
 use icecore_format::header;
 
 /// Writes a file under another name beside `path`; when it is complete it takes that name, and replaces a file that had it. It gets
-/// the mode of the replaced file, else `mode`, else the default mode. A symbolic link stays one.
+/// the mode of the replaced file, else `mode`, and in both cases at most what its `inputs` allow ([`output::allowed`]). A symbolic link
+/// stays one, and is followed only if [`output::target`] allows it.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if `path` is the recording; errors of `fill`; else those of the file system. On an error nothing
-/// has changed.
+/// [`io::ErrorKind::InvalidInput`] if `path` is an input, or leads where it must not; errors of `fill`; else those of the file system. On an
+/// error nothing has changed.
 pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
-    recording: &Path,
-    mode: Option<Permissions>,
+    inputs: &[&Path],
+    mode: u32,
     fill: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
     let there = metadata(path)?;
-    refuse_recording(there.as_ref(), recording)?;
-    match there {
-        Some(there) => beside(&path.canonicalize()?, Some(there.permissions()), fill),
-        None if fs::symlink_metadata(path).is_ok() => {
-            let cause = "it is a symbolic link that leads nowhere: remove it, or name another file with -o";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, cause).into())
-        }
-        None => beside(path, mode, fill),
+    inputs.iter().try_for_each(|input| refuse_recording(there.as_ref(), input))?;
+    let target = output::target(path)?;
+    let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+    if is_link && metadata(&target)?.is_none() {
+        let cause = "it is a symbolic link that leads nowhere: remove it, or name another file with -o";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, cause).into());
     }
+    let inputs: Vec<fs::Metadata> =
+        inputs.iter().map(|input| fs::metadata(opened(input))).collect::<Result<_, _>>()?;
+    beside(&target, there.map(|there| there.mode()), mode, &inputs, fill)
+}
+
+/// Returns the path of an input that was typed.
+fn opened(input: &Path) -> &Path {
+    if input.as_os_str() == "-" { Path::new("/dev/stdin") } else { input }
 }
 
 /// Refuses to write over the recording, under any of its names.
@@ -37,8 +45,7 @@ pub(crate) fn replace<T, E: From<io::Error>>(
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the remedy.
 fn refuse_recording(there: Option<&fs::Metadata>, recording: &Path) -> io::Result<()> {
-    let recording = if recording.as_os_str() == "-" { Path::new("/dev/stdin") } else { recording };
-    match (there, fs::metadata(recording)) {
+    match (there, fs::metadata(opened(recording))) {
         (Some(there), Ok(this)) if (there.dev(), there.ino()) == (this.dev(), this.ino()) => {
             let cause = "this is the recording itself: name a file with -o";
             Err(io::Error::new(io::ErrorKind::InvalidInput, cause))
@@ -115,11 +122,12 @@ pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8
         // If the file is a recording, the advice to use --force would be wrong.
         .and_then(|()| if is_device { Ok(()) } else { refuse_any_recording(path) })
         .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
+        .and_then(|()| output::target(path).map(drop))
         .map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
     let written = if is_device {
         File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes))
     } else {
-        replace(path, Path::new(""), None, |file| file.write_all(bytes))
+        replace(path, inputs, 0o666, |file| file.write_all(bytes))
     };
     written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
 }
@@ -132,9 +140,13 @@ fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
+/// Writes a file beside `path`, and renames it. It gets the mode `kept` exactly, or `mode` as far as the umask allows it; `inputs` may allow
+/// less.
 fn beside<T, E: From<io::Error>>(
     path: &Path,
-    mode: Option<Permissions>,
+    kept: Option<u32>,
+    mode: u32,
+    inputs: &[fs::Metadata],
     fill: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
     let name = path.file_name().ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -142,8 +154,14 @@ fn beside<T, E: From<io::Error>>(
     partial.push(name);
     partial.push(format!(".{}.tmp", std::process::id()));
     let partial = path.with_file_name(partial);
-    let mut file = File::options().read(true).write(true).create_new(true).open(&partial)?;
-    let written = mode.map_or(Ok(()), |mode| file.set_permissions(mode)).map_err(E::from);
+    let groups = output::groups(&fs::metadata(path.parent().unwrap_or(Path::new("/")))?);
+    let mode = mode & output::allowed(inputs, &groups);
+    let mut file = File::options().read(true).write(true).create_new(true).mode(mode).open(&partial)?;
+    let keep = |kept: u32| {
+        let allowed = output::allowed(inputs, &[file.metadata()?.gid()]);
+        file.set_permissions(Permissions::from_mode(kept & 0o777 & allowed))
+    };
+    let written = kept.map_or(Ok(()), keep).map_err(E::from);
     let written = written.and_then(|()| fill(&mut file));
     let written = written.and_then(|told| Ok(fs::rename(&partial, path).map(|()| told)?));
     if written.is_err() {
@@ -155,8 +173,6 @@ fn beside<T, E: From<io::Error>>(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     /// The error and its causes, as a command says them.
@@ -217,6 +233,32 @@ mod tests {
         assert!(refusal(&other, true).contains("there is a recording"), "no view is worth one");
         write_view(&old, true, &[], b"graph").expect("forced");
         assert_eq!(fs::read(&old).expect("there"), b"graph");
+    }
+
+    #[test]
+    fn who_may_not_read_the_recording_may_not_read_what_is_made_of_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [recording, open, new, old] = ["r", "o", "new.svg", "old.svg"].map(|name| dir.path().join(name));
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
+        for (path, mode) in [(&recording, 0o600), (&open, 0o666), (&old, 0o644)] {
+            fs::write(path, "x").expect("written");
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
+        }
+        write_view(&new, true, &[&open], b"graph").expect("written");
+        let usual = mode(&new);
+        fs::remove_file(&new).expect("there");
+        fs::write(&new, "as any file").expect("written");
+        assert_eq!(usual, mode(&new), "the umask decides, if the inputs allow everything");
+        for (inputs, path) in
+            [(&[&*recording][..], &old), (&[&open, &recording], &new), (&[Path::new("/dev/null")], &new)]
+        {
+            fs::set_permissions(path, Permissions::from_mode(0o664)).expect("set");
+            write_view(path, true, inputs, b"graph").expect("written");
+            assert_eq!(mode(path), 0o600, "{inputs:?}: replaced");
+            fs::remove_file(path).expect("there");
+            write_view(path, false, inputs, b"graph").expect("written");
+            assert_eq!(mode(path), 0o600, "{inputs:?}: new");
+        }
     }
 
     #[test]

@@ -9,8 +9,6 @@ pub(super) mod merge;
 pub(super) mod pack;
 pub(super) mod repair;
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -60,10 +58,7 @@ fn write<T>(
     let create = || format!("cannot create `{}`", path.display());
     refuse(to, inputs).with_context(create)?;
     let uuid = random_uuid()?;
-    let mode = Some(Permissions::from_mode(MODE));
-    // All inputs were checked: the output replaces none of them.
-    let input = inputs.first().copied().unwrap_or(Path::new(""));
-    output::replace(path, input, mode, |file| -> anyhow::Result<Written<T>> {
+    output::replace(path, inputs, MODE, |file| -> anyhow::Result<Written<T>> {
         let mut writer = Writer::create(file.try_clone()?, uuid).with_context(create)?;
         let write = || format!("cannot write `{}`", path.display());
         let made = fill(&mut writer).map_err(|error| match error.downcast_ref() {
@@ -111,6 +106,8 @@ fn left_out_text(left_out_blocks: u64, damage: &[DamageRow], page: &mut Page) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn to(output: &Path, force: bool) -> cli::Output {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use icecore_files::output;
 use icecore_format::write::Writer;
 
 use crate::settings::{Destination, Options};
@@ -138,6 +139,8 @@ impl OwnFile {
         if let Some(what) = what {
             bail!("cannot create `{}`: {what}", path.display());
         }
+        // The folder may be a link, too.
+        let followed = output::target(path).map_err(|error| explain(&error, path))?;
         let mut target = path.to_owned();
         let mut written = path.to_owned();
         if force && is_there.is_some() {
@@ -148,7 +151,7 @@ impl OwnFile {
                 );
             }
             if is_link {
-                target = path.canonicalize().map_err(|error| explain(&error, path))?;
+                target = followed;
             }
             let name = target.file_name().unwrap_or_default().to_string_lossy();
             written = target.with_file_name(format!(".{name}.{}.partial", std::process::id()));
@@ -276,6 +279,32 @@ mod tests {
         let mut first = OwnFile::at(&path, false).expect("free");
         first.keep().expect("same name");
         assert!(said(&path).contains("another recorder"), "{}", said(&path));
+    }
+
+    /// Only root can give links away.
+    #[test]
+    fn root_a_link_that_a_stranger_has_laid_is_not_followed() {
+        use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let [shared, precious] = ["shared", "precious"].map(|name| dir.path().join(name));
+        for folder in [&shared, &precious] {
+            std::fs::create_dir(folder).expect("room");
+        }
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).expect("ours");
+        std::fs::write(precious.join("x"), "precious").expect("room");
+        let [link, folder] = ["link", "folder"].map(|name| shared.join(name));
+        symlink(precious.join("x"), &link).expect("room");
+        symlink(&precious, &folder).expect("room");
+        OwnFile::at(&link, true).expect("a link of this user");
+        for link in [&link, &folder] {
+            lchown(link, Some(54_321), None).expect("root may");
+        }
+        for path in [link, folder.join("x"), folder.join("new")] {
+            let error = OwnFile::at(&path, true).expect_err("refused").to_string();
+            assert!(error.contains("user 54321 has laid the symbolic link"), "{error}");
+        }
+        assert_eq!(std::fs::read(precious.join("x")).expect("there"), b"precious");
+        assert_eq!(std::fs::read_dir(&precious).expect("ours").count(), 1);
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! `repair`: makes a whole file of a damaged one.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-
 use anyhow::Context as _;
 use icecore_edit::repair::{Repair, repair};
 
@@ -24,8 +21,7 @@ pub(in crate::run) fn run(
     let path = &options.output.output;
     refuse(&options.output, &[&options.file])
         .with_context(|| format!("cannot create `{}`", path.display()))?;
-    let mode = Some(Permissions::from_mode(MODE));
-    let repaired = output::replace(path, &options.file, mode, |file| repair(&recording, file));
+    let repaired = output::replace(path, &[&options.file], MODE, |file| repair(&recording, file));
     let (made, file_bytes) = repaired.with_context(|| format!("cannot write `{}`", path.display()))?;
     let (schema, file) = ("icecore.repair/1", path.display().to_string());
     let written = Written { schema, file, file_bytes, made };
