@@ -35,7 +35,7 @@ use icecore_symbolize::Answer;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::Finder;
 use sources::FoundSources;
-pub use sources::{MissingSource, PackedSources};
+pub use sources::{MissingSource, PackedSources, UNPROVEN};
 
 /// What was packed.
 #[derive(Debug, Serialize)]

@@ -56,6 +56,9 @@ pub struct SourceRow {
     /// Why there is no text, for people.
     #[serde(skip)]
     pub why_text: String,
+    /// The text may not be given away: [`SourceFinder::may_give_away`].
+    #[serde(skip)]
+    pub is_private: bool,
     /// Its lines.
     pub lines: Vec<LineRow>,
 }
@@ -129,7 +132,8 @@ pub fn sources(
     let offsets = offsets(lines);
     let row = |(file, lines): (Option<&str>, BTreeMap<Option<u32>, Option<&LineSum>>)| {
         let found = file.map(|file| find(file, &offsets, finder));
-        SourceRow::new(names, file, &lines, found)
+        let is_private = matches!(&found, Some(Ok(source)) if !finder.may_give_away(source));
+        SourceRow { is_private, ..SourceRow::new(names, file, &lines, found) }
     };
     files.into_iter().map(row).collect()
 }
@@ -216,6 +220,7 @@ impl SourceRow {
             newer: source.as_ref().is_some_and(|source| source.is_newer),
             why: why.as_ref().map(NoSource::code),
             why_text: why.map(|why| why.to_string()).unwrap_or_default(),
+            is_private: false,
             lines: nowhere.into_iter().chain(shown).collect(),
         }
     }

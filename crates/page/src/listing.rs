@@ -1,7 +1,7 @@
 //! The source lines and the instructions of functions, and which samples hit them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use icecore_listing::stacks::CountedStacks;
 use icecore_profile::map::Interned;
 use icecore_profile::named::names::{Names, Side};
 use icecore_profile::named::pipeline::Report;
-use icecore_profile::named::source::{Origin, SourceFinder, is_below};
+use icecore_profile::named::source::{GIVE_ITS_FOLDER, SourceFinder};
 use icecore_profile::named::{groups, sums};
 use icecore_profile::recording::code::StoredCode;
 use icecore_profile::recording::events::ChosenEvents;
@@ -24,7 +24,6 @@ use icecore_profile::recording::sources::StoredSources;
 use icecore_profile::stacks::locate::{Located, Locator};
 use icecore_symbolize::Function;
 use icecore_symbolize::image::Finder;
-use icecore_symbolize::source::Proof;
 
 /// Which code a page shows.
 #[derive(Debug, Clone)]
@@ -152,18 +151,12 @@ fn texts(
     names: &Names,
     finder: &SourceFinder<'_>,
 ) -> Vec<Value> {
-    let may_show = |row: &SourceRow| {
-        let is_proven = row.proof == Some(Proof::Md5.code()) || row.origin == Some(Origin::Recording.code());
-        !code.is_given_away
-            || is_proven
-            || row.path.as_ref().is_none_or(|path| is_below(Path::new(path), &code.source_dirs))
-    };
     let row = |row: SourceRow| {
-        let is_shown = may_show(&row);
+        let is_shown = !code.is_given_away || !row.is_private;
         let numbered = row.lines.into_iter().filter_map(|line| Some((line.line?, line.text?)));
         let lines: Vec<(u32, String)> = if is_shown { numbered.collect() } else { Vec::new() };
         let why = match (is_shown, row.file.is_some()) {
-            (false, _) => "what lies here is not proven to be what was compiled, and a page may be given away: give --source-dir".to_owned(),
+            (false, _) => GIVE_ITS_FOLDER.to_owned(),
             (true, true) => row.why_text,
             (true, false) => String::new(),
         };

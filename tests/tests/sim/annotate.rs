@@ -162,7 +162,16 @@ fn packed_sources_need_no_file_and_keep_their_proof() {
         let dir = told.dir.path();
         let packed: Value = serde_json::from_str(&report(
             dir,
-            &["pack", "DIR/r.icecore", "-o", "DIR/packed.icecore", "--source", "--json"],
+            &[
+                "pack",
+                "DIR/r.icecore",
+                "-o",
+                "DIR/packed.icecore",
+                "--source",
+                "--source-dir",
+                "DIR",
+                "--json",
+            ],
         ))
         .expect("JSON");
         assert_eq!(packed["sources"]["files"], 1, "{packed}");
@@ -202,7 +211,7 @@ fn a_source_file_that_no_kept_line_needs_is_cut_and_redaction_leaves_none() {
         let info = report(dir, &["info", &format!("DIR/{name}"), "--json"]);
         serde_json::from_str::<Value>(&info).expect("JSON")["source_files"].clone()
     };
-    report(dir, &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--source"]);
+    report(dir, &["pack", "DIR/r.icecore", "-o", "DIR/packed", "--source", "--source-dir", "DIR"]);
     report(dir, &["cut", "DIR/packed", "-o", "DIR/cut", "--pid", "1"]);
     report(dir, &["compact", "DIR/packed", "-o", "DIR/kept"]);
     let page = report(dir, &["compact", "DIR/packed", "-o", "DIR/redacted", "--redact", "comm"]);
@@ -265,7 +274,7 @@ fn packed_code_is_listed_where_no_file_is() {
             let line = [&["pack", &file, "-o", &out, "--json"], more].concat();
             serde_json::from_str(&report(dir, &line)).expect("JSON")
         };
-        let packed = pack("r", "packed", &["--code", "--source"]);
+        let packed = pack("r", "packed", &["--code", "--source", "--source-dir", &dir.display().to_string()]);
         let bytes: u64 = ["leaf", "caller"].map(|name| length(&objdump(&told.program(), name))).iter().sum();
         assert_eq!(
             (&packed["code"]["functions"], &packed["code"]["missing"]),
@@ -274,7 +283,10 @@ fn packed_code_is_listed_where_no_file_is() {
         assert!(
             packed["code"]["bytes"].as_u64().is_some_and(|stored| stored >= bytes && stored < bytes + 32)
         );
-        let grown = pack("r", "names", &["--source"])["file_bytes"].as_u64().expect("bytes");
+        let grown =
+            pack("r", "names", &["--source", "--source-dir", &dir.display().to_string()])["file_bytes"]
+                .as_u64()
+                .expect("bytes");
         let added = packed["file_bytes"].as_u64().expect("bytes") - grown;
         assert!(added < packed["code"]["file_bytes"].as_u64().expect("bytes") + 256, "{packed}");
         let address = |file: &str| -> Value {
@@ -402,7 +414,7 @@ fn functions_that_are_too_long_to_be_stored_are_listed() {
 }
 
 #[test]
-fn no_page_has_a_text_outside_the_folders_of_the_user() {
+fn no_page_and_no_packed_recording_has_a_text_outside_the_folders_of_the_user() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name);
     std::fs::create_dir(path("src")).expect("room");
@@ -416,13 +428,27 @@ fn no_page_has_a_text_outside_the_folders_of_the_user() {
         report(dir.path(), &[&["html", "DIR/r.icecore"][..], &options].concat());
         text_of(&path("x.html"))
     };
+    // Sources of a packed recording are shown by every page.
+    let packed = || {
+        let options = ["--source", "--source-dir", "DIR/src", "--force", "-o", "DIR/x.icecore"];
+        let told = report(dir.path(), &[&["pack", "DIR/r.icecore"][..], &options].concat());
+        report(dir.path(), &["html", "DIR/x.icecore", "--force", "-o", "DIR/x.html"]);
+        (told, text_of(&path("x.html")))
+    };
     for named in ["secret", "src/../secret", "src/link", "src/x/../../secret", "../../../../../etc/passwd"] {
         let page = html(named);
         assert!(!page.contains("secret line") && !page.contains("root:x:"), "{named}");
-        assert!(page.contains("give --source-dir") || page.contains("not found here"), "{named}: {page}");
+        assert!(page.contains("with --source-dir") || page.contains("not found here"), "{named}: {page}");
+        let (told, page) = packed();
+        assert!(!page.contains("secret line") && !page.contains("root:x:"), "{named}");
+        let is_told =
+            told.contains("not stored, unproven: ") && told.contains("give its folder with --source-dir");
+        assert!(is_told || told.contains("not stored, missing: "), "{named}: {told}");
     }
     std::fs::write(path("src/own"), "a line of the user\n".repeat(9)).expect("room");
     assert!(html("src/own").contains("a line of the user"));
+    let (told, page) = packed();
+    assert!(page.contains("a line of the user") && told.contains("unchecked: "), "{told}");
 }
 
 /// The data of a page as text.

@@ -20,6 +20,9 @@ pub(super) const MAX_BYTES: u64 = 128 << 20;
 /// The size at which a block is full, bytes.
 const BLOCK_BYTES: usize = 4 << 20;
 
+/// The code of the reason that a text [may not be given away](SourceFinder::may_give_away).
+pub const UNPROVEN: &str = "unproven";
+
 /// Source files by image, a position, and path.
 #[derive(Debug, Default)]
 pub(super) struct FoundSources {
@@ -80,6 +83,10 @@ impl FoundSources {
                     continue;
                 }
             };
+            if !finder.may_give_away(&source) {
+                all.told.missing.push(MissingSource { file: shown(), why: UNPROVEN });
+                continue;
+            }
             let is_new = !known.contains_key(&source.text);
             if is_new && all.told.bytes + source.text.len() as u64 > MAX_BYTES {
                 all.told.missing.push(MissingSource { file: shown(), why: "too_much" });

@@ -62,8 +62,12 @@ impl Source {
     }
 }
 
+/// What helps if a text is found that [may not be given away](SourceFinder::may_give_away).
+pub const GIVE_ITS_FOLDER: &str = "nothing proves that the file here is what was compiled, and a program can name any file as its source: give its folder with \
+     --source-dir";
+
 /// Returns true if a file lies below one of the folders, wherever links and `..` lead.
-pub fn is_below(path: &Path, dirs: &[PathBuf]) -> bool {
+fn is_below(path: &Path, dirs: &[PathBuf]) -> bool {
     let Ok(file) = std::fs::canonicalize(path) else { return false };
     dirs.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| file.starts_with(dir)))
 }
@@ -89,6 +93,16 @@ impl SourceFinder<'_> {
             (Some(source), Ok(found)) if found.proof == Proof::Unchecked => Ok(source),
             (Some(source), Err(_)) => Ok(source),
             (_, found) => found.map(|found| Source::here(found, identity.modified_unix_ns)),
+        }
+    }
+
+    /// Returns true if a text may leave this machine, in a page, a recording or an answer to a site: it is proven, the recording has it,
+    /// or it lies below a folder of the user. The debug information of a program that others wrote could name a key as its source.
+    pub fn may_give_away(&self, source: &Source) -> bool {
+        match &source.origin {
+            _ if source.proof == Proof::Md5 => true,
+            Origin::Recording => true,
+            Origin::Here(path) => is_below(path, self.dirs),
         }
     }
 

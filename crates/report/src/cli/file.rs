@@ -145,7 +145,7 @@ OUT is the whole recording, with the name, inlined functions and source lines of
 on OUT need no image and no debug file, wherever and whenever they run. If an earlier pack has found more about a \
 location, its answer stays.
 
---source also stores the whole source files of these lines, up to 16 MiB each and 128 MiB together, for annotate. It lists those that no MD5 in the debug information proves to be what was compiled: look at this list before you give OUT to others, because the debug information alone says which files are read.
+--source also stores the whole source files of these lines, up to 16 MiB each and 128 MiB together, for annotate. It stores only files that an MD5 in the debug information proves to be what was compiled, and files below a --source-dir, because a program can name any file of this machine as its source. It lists those that it leaves out, and those below a --source-dir that are not proven.
 
 --code also stores the code of every function in its stacks, with the source lines, inlined functions and called functions of its \
 instructions: annotate, html and serve show the same instructions where no file is. A function takes at most 1 MiB, and all of \

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Served;
 use super::modules::Modules;
 use icecore_profile::named::names::name;
-use icecore_profile::named::source::{Origin, is_below};
+use icecore_profile::named::source::GIVE_ITS_FOLDER;
 use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::source::Proof;
 
@@ -40,19 +40,11 @@ pub(super) fn source(
     if !files.any(|known| *names.files[known as usize] == *file) {
         return Err("the code at this address does not come from this file".to_owned());
     }
-    let found = served.sources(&finder).find(&file, module.image, &[off]);
+    let texts = served.sources(&finder);
+    let found = texts.find(&file, module.image, &[off]);
     let found = found.map_err(|why| format!("no source text of {file}: {why}; serve takes --source-dir"))?;
-    // The Profiler has no place to say that nothing proves a text, and a program may name any file as its source.
-    let may_send = match &found.origin {
-        _ if found.proof == Proof::Md5 => true,
-        Origin::Recording => true,
-        Origin::Here(path) => is_below(path, served.source_dirs),
-    };
-    if !may_send {
-        return Err(format!(
-            "nothing proves that {file} here is what was compiled: to see it nevertheless, give its folder to serve \
-             (--source-dir DIR)"
-        ));
+    if !texts.may_give_away(&found) {
+        return Err(format!("no source text of {file} is sent: {GIVE_ITS_FOLDER}"));
     }
     let remark = (found.proof == Proof::Unchecked)
         .then(|| format!("sent {file}: unchecked, nothing proves that this version was compiled"));

@@ -1,6 +1,6 @@
 //! `pack`: adds to a recording what this machine knows about its code.
 
-use icecore_edit::pack::{Extras, Known, Pack, PackedCode, PackedSources};
+use icecore_edit::pack::{Extras, Known, Pack, PackedCode, PackedSources, UNPROVEN};
 
 use super::super::{Streams, emit, lookup, screen};
 use super::{Written, cannot, write};
@@ -8,6 +8,7 @@ use crate::base::progress::watch;
 use crate::cli::{self, Global};
 use crate::input;
 use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::named::source::GIVE_ITS_FOLDER;
 use icecore_text::quantity::{bytes, count, percent, things};
 use icecore_text::{Page, Style};
 
@@ -69,6 +70,9 @@ fn sources_text(sources: &PackedSources, page: &mut Page) {
     for missing in missing {
         let why = missing.why.replace('_', " ");
         page.styled(Style::Warn, &format!("not stored, {why}: {}", missing.file));
+    }
+    if missing.iter().any(|missing| missing.why == UNPROVEN) {
+        page.line(&format!("unproven: {GIVE_ITS_FOLDER}"));
     }
 }
 
