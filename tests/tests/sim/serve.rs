@@ -376,6 +376,14 @@ fn two_recordings_are_compared_and_each_has_a_profile() {
             && link.contains("profile-2.json/?symbolServer=http%3A%2F%2F"),
         "{link}"
     );
+    // The site of the Profiler sees the link, which opens once, and never the page.
+    let plain = link.replace("%3A", ":").replace("%2F", "/");
+    let (host, token) = server.place();
+    let path =
+        plain.split_once(host).and_then(|(_, rest)| rest.split_once("/?symbolServer=")).expect("a path").0;
+    assert!(!plain.contains(token.trim_matches('/')), "{link}");
+    let load = || server.raw(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).status;
+    assert_eq!([load(), load()], [200, 410]);
 }
 
 #[test]
@@ -401,4 +409,38 @@ fn a_port_in_use_and_a_file_that_is_none_are_errors() {
     assert_eq!(run(&["nothing.icecore"]).0, Some(2));
     let (code, said) = run(&["r.icecore", "--profiler", "profiler.firefox.com"]);
     assert!(code == Some(2) && said.contains("write its address as https://HOST"), "{said}");
+}
+
+#[test]
+fn many_who_know_no_token_delay_nobody() {
+    let told = Listed::new("cc");
+    let server = Server::of(&told);
+    // They connect and say nothing. The server would wait 3 s for each.
+    let silent = || TcpStream::connect(server.place().0).expect("it listens");
+    let crowd: Vec<TcpStream> = (0..900).map(|_| silent()).collect();
+    let begun = Instant::now();
+    assert_eq!(server.get("/").status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(crowd);
+    // And while more of them come, as fast as they can.
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut crowd = std::collections::VecDeque::new();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                crowd.push_back(silent());
+                if crowd.len() > 400 {
+                    crowd.pop_front();
+                }
+            }
+        });
+        let begun = Instant::now();
+        let answered = (0..20).filter(|_| server.get("/profile.json").status == 200).count();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(
+            answered >= 18 && begun.elapsed() < Duration::from_secs(20),
+            "{answered} in {:?}",
+            begun.elapsed()
+        );
+    });
 }

@@ -7,7 +7,7 @@ use super::page::{PagePart, PageWanted, with_page};
 use super::{Streams, diff};
 use crate::cli::{Global, Serve};
 use crate::serve::answer::Answers;
-use crate::serve::http::Socket;
+use crate::serve::http::{PROFILES, Shared, Socket};
 use icecore_page::PageCode;
 use icecore_text::path::shown;
 use icecore_text::quantity::things;
@@ -47,7 +47,8 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
     with_page(&parts, select, wanted, global, streams, |mut page, sides, screen| {
         let samples = sides.iter().map(|side| side.report.profile.whole().samples).sum();
         let mut answers = Answers::new(&mut page, sides, &options.source_dir);
-        let serving = Serving::new(&socket.url, &options.profiler, options.files.len(), samples);
+        let serving =
+            Serving::new(&socket.url, &socket.shared, &options.profiler, options.files.len(), samples);
         screen.emit(&serving, |page| {
             let files: Vec<String> = options.files.iter().map(|file| shown(file)).collect();
             page.line(&format!(
@@ -60,6 +61,9 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
                 .firefox_profiler
                 .iter()
                 .for_each(|link| page.line(&format!("  Firefox Profiler  {link}")));
+            page.line(
+                "  (its site sees the address that the link has: it gives the samples once, and then only answers about their code)",
+            );
         })?;
         socket.serve(|asked| answers.answer(asked, &mut |remark| screen.remark([remark])))?;
         Ok(0)
@@ -67,20 +71,19 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
 }
 
 impl Serving {
-    fn new(page: &str, profiler: &str, recordings: usize, samples: u64) -> Self {
-        let symbol_server = page.trim_end_matches('/').to_owned();
-        let names = ["profile.json", "profile-2.json"].into_iter().take(recordings);
-        let profiles: Vec<String> = names.map(|name| format!("{page}{name}")).collect();
+    fn new(page: &str, shared: &Shared, profiler: &str, recordings: usize, samples: u64) -> Self {
+        let own = page.trim_end_matches('/');
+        let profiles = PROFILES.iter().take(recordings).map(|path| format!("{own}{path}")).collect();
         let profiler = profiler.trim_end_matches('/');
         let link = |profile: &String| {
-            format!("{profiler}/from-url/{}/?symbolServer={}", encoded(profile), encoded(&symbol_server))
+            format!("{profiler}/from-url/{}/?symbolServer={}", encoded(profile), encoded(&shared.symbols))
         };
-        let firefox_profiler = profiles.iter().map(link).collect();
+        let firefox_profiler = shared.profiles.iter().take(recordings).map(link).collect();
         Self {
             schema: "icecore.serve/1",
             page: page.to_owned(),
             profiles,
-            symbol_server,
+            symbol_server: shared.symbols.clone(),
             firefox_profiler,
             samples,
         }
@@ -115,10 +118,16 @@ mod tests {
 
     #[test]
     fn links_name_the_profile_and_the_symbol_server() {
-        let serving = Serving::new("http://127.0.0.1:9/t/", "http://localhost:4242/", 2, 1);
-        let link = "http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1%3A9%2Ft%2Fprofile-2.json/?symbolServer=http%3A%2F%2F127.0.0.1%3A9%2Ft";
+        let place = |path: &str| format!("http://127.0.0.1:9/{path}");
+        let shared =
+            Shared { profiles: [place("a/profile.json"), place("b/profile-2.json")], symbols: place("s") };
+        let serving = Serving::new(&place("t/"), &shared, "http://localhost:4242/", 2, 1);
+        let link = "http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1%3A9%2Fb%2Fprofile-2.json/?symbolServer=http%3A%2F%2F127.0.0.1%3A9%2Fs";
         assert_eq!(serving.firefox_profiler[1], link);
-        assert_eq!(serving.symbol_server, "http://127.0.0.1:9/t");
+        assert_eq!(
+            (&*serving.symbol_server, &*serving.profiles[1]),
+            ("http://127.0.0.1:9/s", "http://127.0.0.1:9/t/profile-2.json")
+        );
     }
 
     #[test]

@@ -2,19 +2,21 @@
 //!
 //! | limit | value |
 //! |---|---|
-//! | connections at one time | [`CONNECTIONS`]; further ones wait |
+//! | connections that have shown no token yet | [`STRANGERS`]; a further one ends the oldest |
+//! | other connections | [`CONNECTIONS`]; further ones get the status 503 |
 //! | requests that wait for an answer | [`WAITING`]; further ones get the status 503 |
 //! | body of a request | [`BODY_BYTES`] |
 //! | until the headers of a request are whole | [`HEADERS`] |
 //! | until its body is | [`REQUEST`] |
 //! | until a connection ends | [`CONNECTION`] |
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -26,10 +28,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{SHA256, digest};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// The most connections at one time.
+/// The most connections that have not shown a token yet. Anybody on this machine can open them; who has a token shows it at once.
+pub const STRANGERS: usize = 128;
+/// The most connections that have shown one.
 pub const CONNECTIONS: usize = 256;
 /// The most requests that wait while another is answered.
 pub const WAITING: usize = 32;
@@ -110,16 +115,96 @@ pub struct Socket {
     listener: TcpListener,
     /// The address of the page: with the token.
     pub url: String,
+    /// The addresses for the Profiler, without a slash at their ends.
+    pub shared: Shared,
     gate: Gate,
 }
 
-/// Decides who may ask.
+/// Addresses with tokens of their own, because a public site sees them as a part of its own address.
 #[derive(Debug, Clone)]
+pub struct Shared {
+    /// Each answers to one path of [`PROFILES`], and once.
+    pub profiles: [String; PROFILES.len()],
+    /// It answers to [`SYMBOLS`].
+    pub symbols: String,
+}
+
+/// The paths of the samples of the first and the second recording.
+pub const PROFILES: [&str; 2] = ["/profile.json", "/profile-2.json"];
+/// The paths of the symbol server.
+pub const SYMBOLS: [&str; 3] = ["/symbolicate/v5", "/source/v1", "/asm/v1"];
+
+/// Decides who may ask.
+#[derive(Debug)]
 struct Gate {
     /// A random path, so that other users of this machine and pages of other servers do not know it.
     token: String,
+    /// The tokens of [`Shared::profiles`], and whether the samples were loaded.
+    profiles: [(String, AtomicBool); PROFILES.len()],
+    /// The token of [`Shared::symbols`].
+    symbols: String,
     /// The pages that may ask besides the own one.
     origin: String,
+}
+
+/// The connections that have not shown a token yet, by when they came.
+#[derive(Debug, Default)]
+struct Strangers(Mutex<BTreeMap<u64, AbortHandle>>);
+
+impl Strangers {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection; ends the oldest one if they are too many.
+    fn add(&self, number: u64, connection: AbortHandle) {
+        let mut all = self.lock();
+        if all.len() >= STRANGERS
+            && let Some((_, oldest)) = all.pop_first()
+        {
+            oldest.abort();
+        }
+        all.insert(number, connection);
+    }
+
+    /// The connection has shown a token, or has ended.
+    fn remove(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+}
+
+/// One connection.
+struct Connection {
+    number: u64,
+    strangers: Arc<Strangers>,
+    room: Arc<Semaphore>,
+    /// Its room, since it has shown a token.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Connection {
+    /// Takes the room of a connection that has shown a token; returns false if there is none.
+    fn enters(&self) -> bool {
+        self.strangers.remove(self.number);
+        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        if permit.is_none() {
+            *permit = self.room.clone().try_acquire_owned().ok();
+        }
+        permit.is_some()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.strangers.remove(self.number);
+    }
+}
+
+/// Makes a token: 128 random bits.
+fn token() -> io::Result<String> {
+    let mut bytes = [0u8; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(icecore_symbolize::image::hex(&bytes))
 }
 
 impl Socket {
@@ -130,11 +215,18 @@ impl Socket {
     pub fn open(port: u16, origin: &str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
-        let mut bytes = [0u8; 16];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        let token = icecore_symbolize::image::hex(&bytes);
-        let url = format!("http://{}/{token}/", listener.local_addr()?);
-        Ok(Self { listener, url, gate: Gate { token, origin: origin.to_owned() } })
+        let gate = Gate {
+            token: token()?,
+            profiles: [(token()?, AtomicBool::new(false)), (token()?, AtomicBool::new(false))],
+            symbols: token()?,
+            origin: origin.to_owned(),
+        };
+        let place = format!("http://{}", listener.local_addr()?);
+        let profile =
+            |position: usize| format!("{place}/{}{}", gate.profiles[position].0, PROFILES[position]);
+        let shared =
+            Shared { profiles: std::array::from_fn(profile), symbols: format!("{place}/{}", gate.symbols) };
+        Ok(Self { listener, url: format!("{place}/{}/", gate.token), shared, gate })
     }
 
     /// Answers requests one after the other in this thread, until the user ends the program. Requests of those who are gone are left
@@ -186,13 +278,11 @@ type Questions = mpsc::Sender<(Asked, oneshot::Sender<Answer>)>;
 async fn accept(listener: TcpListener, gate: Arc<Gate>, questions: Questions) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let permit = room.clone().acquire_owned();
-        let next = async { (permit.await, listener.accept().await) };
-        let (permit, stream) = tokio::select! {
-            (permit, accepted) = next => match (permit, accepted) {
-                (Ok(permit), Ok((stream, _))) => (permit, stream),
+    let (room, strangers) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Strangers::default()));
+    for number in 0.. {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
                 // The system may have no descriptor left until a connection ends.
                 _ => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -203,26 +293,36 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, questions: Questions) ->
             _ = terminate.recv() => return Ok(()),
         };
         let (gate, questions) = (gate.clone(), questions.clone());
-        tokio::spawn(async move {
-            let service = service_fn(|request| respond(request, &gate, &questions));
+        let (strangers_of, room) = (strangers.clone(), room.clone());
+        let serving = tokio::spawn(async move {
+            let own = Connection { number, strangers: strangers_of, room, permit: Mutex::default() };
+            let service = service_fn(|request| respond(request, &gate, &own, &questions));
             let mut connection = http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(HEADERS).keep_alive(false);
             // A client that goes away is no error of ours.
             drop(timeout(CONNECTION, connection.serve_connection(TokioIo::new(stream), service)).await);
-            drop(permit);
         });
+        strangers.add(number, serving.abort_handle());
+        // Reads what the connection has sent before others can push it out.
+        tokio::task::yield_now().await;
     }
+    Ok(())
 }
 
 async fn respond(
     request: Request<Incoming>,
     gate: &Gate,
+    connection: &Connection,
     questions: &Questions,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let is_private = request.headers().contains_key("access-control-request-private-network");
     let (answer, is_known) = match gate.judge(&request) {
         Err(answer) => (answer, false),
+        Ok(_) if !connection.enters() => {
+            let why = "too many connections: ask again later\n";
+            (Answer::refused(StatusCode::SERVICE_UNAVAILABLE, why), true)
+        }
         Ok(_) if request.method() == Method::OPTIONS => {
             (Answer::new(StatusCode::NO_CONTENT, "text/plain", Bytes::new()), true)
         }
@@ -303,7 +403,13 @@ impl Gate {
         let (token, rest) = path
             .strip_prefix('/')
             .map_or(("", ""), |path| path.split_at(path.find('/').unwrap_or(path.len())));
-        if !is_same(token, &self.token) {
+        let profile = self.profiles.iter().position(|(known, _)| is_same(token, known));
+        let may_ask = match profile {
+            Some(position) => rest == PROFILES[position],
+            None if is_same(token, &self.symbols) => SYMBOLS.contains(&rest),
+            None => is_same(token, &self.token),
+        };
+        if !may_ask {
             return Err(Answer::nothing());
         }
         if let Some(origin) = request.headers().get(header::ORIGIN) {
@@ -311,6 +417,13 @@ impl Gate {
             if origin != own.as_str() && origin != self.origin.as_str() {
                 return Err(Answer::refused(StatusCode::FORBIDDEN, "pages of this origin may not ask\n"));
             }
+        }
+        // A browser may first ask whether it may ask.
+        let is_loaded = |position: usize| self.profiles[position].1.swap(true, Ordering::Relaxed);
+        if request.method() != Method::OPTIONS && profile.is_some_and(is_loaded) {
+            let why =
+                "this address has given its samples: it does so once. Start serve again for another link\n";
+            return Err(Answer::refused(StatusCode::GONE, why));
         }
         Ok(rest.to_owned())
     }
@@ -326,7 +439,19 @@ mod tests {
     use super::*;
 
     fn judged(path: &str, headers: &[(&str, &str)]) -> Result<String, StatusCode> {
-        let gate = Gate { token: "secret".to_owned(), origin: "https://profiler.example".to_owned() };
+        judged_by(&gate(), path, headers)
+    }
+
+    fn gate() -> Gate {
+        Gate {
+            token: "secret".to_owned(),
+            profiles: ["first", "second"].map(|token| (token.to_owned(), AtomicBool::new(false))),
+            symbols: "symbols".to_owned(),
+            origin: "https://profiler.example".to_owned(),
+        }
+    }
+
+    fn judged_by(gate: &Gate, path: &str, headers: &[(&str, &str)]) -> Result<String, StatusCode> {
         let mut request = Request::builder().uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -353,6 +478,35 @@ mod tests {
             assert_eq!(judged("/secret/", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
         }
         assert_eq!(judged("/secret/", &[]), Err(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn what_a_public_site_sees_opens_the_samples_once_and_no_page() {
+        let (gate, here) = (gate(), [("host", "127.0.0.1:3000")]);
+        let ask = |path: &str| judged_by(&gate, path, &here);
+        for path in [
+            "/first/",
+            "/first/code?side=0",
+            "/first/profile-2.json",
+            "/first/asm/v1",
+            "/symbols/",
+            "/symbols/profile.json",
+        ] {
+            assert_eq!(ask(path), Err(StatusCode::NOT_FOUND), "{path}");
+        }
+        for (path, rest) in
+            [("/first/profile.json", "/profile.json"), ("/second/profile-2.json", "/profile-2.json")]
+        {
+            assert_eq!(ask(path), Ok(rest.to_owned()));
+            assert_eq!(ask(path), Err(StatusCode::GONE), "{path}");
+        }
+        for _ in 0..2 {
+            assert!(
+                SYMBOLS.iter().all(|path| ask(&format!("/symbols{path}")).is_ok()),
+                "the Profiler asks often"
+            );
+            assert!(ask("/secret/profile.json").is_ok(), "the token of the user stays");
+        }
     }
 
     #[test]
