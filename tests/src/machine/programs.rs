@@ -132,6 +132,10 @@ programs! {
     guesses: "guesses.c", [WITH_FRAMES];
     /// The same without symbols.
     guesses_without_symbols: "guesses.c", [WITH_FRAMES, &["-s"]];
+    /// Has secrets in every kind of memory.
+    secrets: "secrets.c", [AS_DISTRIBUTED];
+    /// The same with frame pointers.
+    secrets_with_frames: "secrets.c", [WITH_FRAMES];
     /// Has JIT code, and stale addresses of it on its stack.
     made: "made.c", [WITH_FRAMES, &["-static"]];
     /// Has no libraries, and a frame pointer in every function.

@@ -41,6 +41,7 @@ mod queues;
 mod refusals;
 mod returns;
 mod running;
+mod secrets;
 #[cfg(target_arch = "x86_64")]
 mod skips;
 mod steering;
