@@ -19,7 +19,7 @@ use icecore_format::read::Recording;
 use serde_json::Value;
 
 pub use programs::*;
-pub use served::Served;
+pub use served::{Served, ServedTo};
 
 /// Builds the programs of the workspace once, and returns the path of one.
 pub fn program(name: &str) -> PathBuf {

@@ -15,16 +15,31 @@ pub struct Served {
     pub file: PathBuf,
 }
 
+/// Who gets an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum ServedTo {
+    /// All users.
+    All,
+    /// One user alone: not even root may open the file.
+    User(u32),
+    /// All, until they open the file.
+    NobodyOpens,
+}
+
 impl Served {
-    /// Serves a program in a new folder: to all users, or to one alone, so that not even root may open it.
-    pub fn new(folder: &Path, program: &Path, to: Option<u32>) -> Self {
+    /// Serves a program in a new folder.
+    pub fn new(folder: &Path, program: &Path, to: ServedTo) -> Self {
         if let Err(error) = File::open("/dev/fuse") {
             skip(&format!("there is no FUSE here: {error}"));
         }
         std::fs::create_dir(folder).expect("room");
         let mut server = Command::new("python3");
         server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/fuse.py")).arg(folder).arg(program);
-        server.args(to.map(|user| user.to_string()));
+        server.args(match to {
+            ServedTo::All => None,
+            ServedTo::User(user) => Some(user.to_string()),
+            ServedTo::NobodyOpens => Some("unopened".to_owned()),
+        });
         let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is installed");
         let mut said = String::new();
         BufReader::new(server.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");

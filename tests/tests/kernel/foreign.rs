@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use icecore_tests::machine::{Recorded, Sample, Served, needs_perf, python, record, text, wait_until};
+use icecore_tests::machine::{
+    Recorded, Sample, Served, ServedTo, needs_perf, python, record, text, wait_until,
+};
 
 /// Ends a program when it is dropped.
 struct Running(Child);
@@ -59,7 +61,7 @@ fn with(samples: &[&Sample], function: &str) -> usize {
 fn root_a_file_system_that_does_not_answer_holds_nobody_up_and_the_recording_says_which_file() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let program = compiled(dir.path(), "compiled", "computes", 60_000, &[]);
-    let served = Served::new(&dir.path().join("mount"), &program, None);
+    let served = Served::new(&dir.path().join("mount"), &program, ServedTo::All);
     let (silent, speaks) =
         (Running::new(&mut Command::new(&served.file)), Running::new(&mut Command::new(&program)));
     std::thread::sleep(Duration::from_millis(300));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use icecore_tests::machine::{
-    Recorded, Sample, Served, copy, moved, shares_memory, swapped, swapped_large, swapped_small,
+    Recorded, Sample, Served, ServedTo, copy, moved, shares_memory, swapped, swapped_large, swapped_small,
 };
 
 /// Returns the share of the samples below `main` that have a function.
@@ -144,7 +144,7 @@ int main(void) { double end = now() + 2.5; do middle(); while (now() < end); }
             .arg("-o")
             .arg(&program);
         assert!(compiler.status().expect("a compiler").success());
-        let served = Served::new(&dir.path().join("mount"), &program, Some(USER));
+        let served = Served::new(&dir.path().join("mount"), &program, ServedTo::User(USER));
         let refused = File::open(&served.file).expect_err("root may not");
         assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
         let mut child = Command::new(&served.file).uid(USER).gid(USER).spawn().expect("its user may");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, copy, json, program, record, report, send, text, wait_for_session, wait_until,
+    Recorded, Served, ServedTo, copy, json, program, record, report, send, text, wait_for_session, wait_until,
 };
 
 const INTERRUPT: i32 = 2;
@@ -404,13 +404,8 @@ fn root_a_command_of_another_user_has_a_terminal_like_that_of_the_recorder() {
 #[test]
 fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let (folder, path) = (dir.path().join("mount"), dir.path().join("r.icecore"));
-    std::fs::create_dir(&folder).expect("ours");
-    let mut server = Command::new("python3");
-    server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/denied.py")).arg(&folder);
-    let mut server = server.args(["/bin/true", "silent"]).stdout(Stdio::piped()).spawn().expect("python3");
-    let mut ready = [0; 5];
-    std::io::Read::read_exact(server.stdout.as_mut().expect("a pipe"), &mut ready).expect("it mounts");
+    let path = dir.path().join("r.icecore");
+    let served = Served::new(&dir.path().join("mount"), Path::new("/bin/true"), ServedTo::NobodyOpens);
     for signal in [INTERRUPT, TERMINATE] {
         let mut recorder = record();
         // The command, which ends only with its file system, has stderr as well.
@@ -418,7 +413,7 @@ fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
             .args(["--force", "-o"])
             .arg(&path)
             .arg("--")
-            .arg(folder.join("program"))
+            .arg(&served.file)
             .stderr(std::fs::File::create(dir.path().join("stderr")).expect("room"));
         let mut recorder = recorder.spawn().expect("it runs");
         wait_for_session(&path);
@@ -435,6 +430,4 @@ fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
         let receipt = json("info", &path)["receipt"].clone();
         assert_eq!(receipt["ended_by"][0], "signal", "{receipt}");
     }
-    send(TERMINATE, server.id());
-    let _ = server.wait();
 }

@@ -48,7 +48,8 @@ impl<'a> EmbeddedFiles<'a> {
         tables: &'a Tables,
         identity_of: impl Fn(u32) -> Option<&'i Identity>,
     ) -> Self {
-        let (mut ids, mut alike): (Map<Identity, Vec<u32>>, Map<Vec<u8>, Vec<u32>>) = Default::default();
+        let mut ids: Map<Identity, Vec<u32>> = Map::default();
+        let mut alike: Map<Vec<u8>, Vec<u32>> = Map::default();
         if !tables.image_parts.is_empty() {
             for (id, _) in tables.images.iter() {
                 if let Some(identity) = identity_of(id) {
