@@ -125,7 +125,11 @@ fn root_a_hangup_closes_the_file_unless_it_is_ignored() {
     let ignores = |pid: u32| mask(pid, "SigIgn:") & 1 << (HANGUP - 1) != 0;
     let children = format!("/proc/{0}/task/{0}/children", recorder.id());
     let children = std::fs::read_to_string(children).expect("it runs");
-    let command = children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("the command");
+    let is_command = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "sleep")
+    };
+    let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    let command = children.into_iter().find(is_command).expect("the command");
     assert!(ignores(recorder.id()), "the recorder is to outlive its terminal");
     assert!(ignores(command), "and so is the command");
     send(HANGUP, recorder.id());

@@ -85,7 +85,9 @@ impl Shared {
 impl Drop for Keeper {
     /// Lets it end, and waits for that: it never waits for a file system.
     fn drop(&mut self) {
-        *self.shared.keeper.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let socket = self.shared.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A command whose exec hangs has the other end of its socket, too, so that closing it is not enough.
+        socket.iter().for_each(|socket| _ = send(socket, &[0], None));
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
@@ -97,7 +99,7 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((one, other))
 }
 
-/// Starts a reader for each socket that arrives, and answers with its process. At the end all readers end that can, and none of these is left to
+/// Starts a reader for each socket that arrives, and answers with its process; ends when a message comes without one. At the end all readers end that can, and none of these is left to
 /// whoever collects orphans here.
 fn keep(socket: &OwnedFd) {
     let mut readers = Vec::new();

@@ -172,7 +172,9 @@ impl Request {
         // Another file may be mapped there meanwhile, or somebody may overwrite this one.
         let is_it = |file: &ForeignFile| file.meta_now(door).is_ok_and(|meta| key.is_of(&meta));
         let file = self.open(is_it, door)?;
-        let rows = rows(&ReadCache::new(file.read(door)));
+        // It may have been held since it was shorter.
+        let len = file.meta_now(door).ok()?.size_bytes;
+        let rows = rows(&ReadCache::new(file.read_to(len, door)));
         is_it(&file).then_some(rows)
     }
 
