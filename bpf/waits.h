@@ -402,9 +402,9 @@ static __always_inline void count_lost_wait(__u32 cause, __u64 blocked_weight, _
  * and are no samples: whether one is comes first. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
 {
-	__u64 ready, blocked_weight, delay_weight;
-	__u32 tgid = next->tgid, tid = next->pid, slot;
-	struct wait_begin begin = {};
+	__u64 began, ready, blocked_weight, delay_weight;
+	__u32 tgid = next->tgid, tid = next->pid, slot, state;
+	struct wait_begin first;
 	struct waiting *waiting;
 	struct wait_record *record;
 	struct scratch *scratch;
@@ -422,23 +422,24 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		is_first = 1;
 		if (!waiting)
 			return;
-		begin = first_wait(next);
+		first = first_wait(next);
+		began = first.ns;
+		state = first.state;
 	} else {
-		begin.ns = waiting->began_ns;
-		if (!begin.ns)
+		began = waiting->began_ns;
+		state = waiting->state;
+		if (!began)
 			return;
-		begin.state = waiting->state;
-		begin.woken_by = waiting->woken_by;
 	}
 	waiting->began_ns = 0;
 	if (!is_first && waiting->is_decided) {
 		ready = waiting->ready_ns;
 		blocked_weight = waiting->blocked_weight;
 	} else {
-		ready = begin.ns;
-		if (begin.state)
-			ready = ready_since(next, begin.ns, is_first ? DELAY_UNKNOWN : waiting->delay_before, now);
-		blocked_weight = weight_of_wait(passed(begin.ns, ready));
+		ready = began;
+		if (state)
+			ready = ready_since(next, began, is_first ? DELAY_UNKNOWN : waiting->delay_before, now);
+		blocked_weight = weight_of_wait(passed(began, ready));
 	}
 	delay_weight = weight_of_wait(passed(ready, now));
 	if (!blocked_weight && !delay_weight)
@@ -450,7 +451,15 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	}
 	record = &scratch->wait;
 	begin_wait(record, next, now);
-	fill_begin(record, &begin);
+	/* Asked for again, so that less is on the stack, which has 512 bytes with all that is called (Linux 6.1). */
+	if (is_first) {
+		first = first_wait(next);
+		fill_begin(record, &first);
+	} else {
+		record->began_ns = began;
+		record->state = waiting->state;
+		record->woken_by = waiting->woken_by;
+	}
 	record->ready_ns = ready;
 	record->blocked_weight = blocked_weight;
 	record->delay_weight = delay_weight;
@@ -471,7 +480,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	if (is_due || copy)
 		record->flags |= WAIT_HAS_STACK;
 	if (bpf_ringbuf_output(&ring, record, wait_bytes(record), wakeup_flags()))
-		count_lost_wait(LOSS_RING_FULL_SAMPLE, blocked_weight, delay_weight);
+		count_lost_wait(LOSS_RING_FULL_SAMPLE, record->blocked_weight, record->delay_weight);
 	else if (copy)
 		send_wait_copy(slot, scratch, copy, next, waiting->epoch++);
 	free_scratch(scratch);
