@@ -119,8 +119,8 @@ impl Cache {
         &self.dir
     }
 
-    /// Reads the answers that were found from the same files; empty if there are none. If `files` is empty, none is here now: then those
-    /// match of which the first, the image, was at `path`. A build-id alone proves nothing, because any file can have it.
+    /// Reads the answers that were found from the same files; returns none if there are none. If this machine has no file of the image
+    /// (`files` is empty), it reads the answers whose image was at `path`. A build-id alone proves nothing, because any file can have it.
     fn read(&self, build_id: &[u8], path: &str, files: &[Stamp]) -> Earlier {
         let place = self.place(build_id, files);
         let earlier = place.and_then(|place| self.parsed(&place, build_id, path, files).ok().flatten());

@@ -3,7 +3,7 @@
 //!
 //! The recorder opens a file when it first sees a mapping of it, because the file may be deleted or replaced before the recording
 //! ends. It reads the file when the recording has ended. A file that no process has mapped any more is read and closed within
-//! twice [`MAX_HELD_FOR`], so that its file system can be unmounted. For `--embed sections` and `all` it is opened again at the end, or copied
+//! 10 s, so that its file system can be unmounted. For `--embed sections` and `all` it is opened again at the end, or copied
 //! if no path leads to it.
 
 pub(crate) mod files;

@@ -109,8 +109,8 @@ fn meta(file: BorrowedFd<'_>) -> Result<Meta, Errno> {
     Meta::of(&fstat(file)?, &fstatfs(file)?).ok_or(Errno(NOTHING))
 }
 
-/// Opens the regular file of a descriptor that cannot be read itself. A lease does not hold this up, and whoever has it is told that
-/// somebody wants the file.
+/// Opens the regular file of an `O_PATH` descriptor for reading, as a user. If somebody holds a lease on it, this fails at once, and the kernel
+/// asks the holder to give the lease up.
 fn opened(file: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<File, Errno> {
     fork::open_as(uid, gid);
     let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

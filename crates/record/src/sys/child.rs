@@ -31,7 +31,7 @@ pub(crate) struct Paused {
     terminal: Option<Ends>,
 }
 
-/// A command whose process was told to run its program.
+/// What became of the command after the recorder let its process run the program.
 #[derive(Debug)]
 pub(crate) enum Started {
     /// The program runs; the relay is between its terminal and that of the recorder.
