@@ -1,7 +1,7 @@
 //! Files of others that were found, and how they are read.
 
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -76,6 +76,12 @@ impl ForeignFile {
         let mut bytes = vec![0; len];
         self.read(door).read_exact_at(&mut bytes, 0).ok()?;
         Some(bytes)
+    }
+
+    /// Returns its path, as the kernel remembers it; no file system is asked.
+    pub(crate) fn path(&self) -> Option<Vec<u8>> {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", self.at.as_raw_fd())).ok()?;
+        Some(link.into_os_string().into_encoded_bytes())
     }
 
     /// Returns another descriptor of the same file; `None` if there are too many.

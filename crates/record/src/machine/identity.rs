@@ -149,13 +149,17 @@ impl MapFile {
         self.linked(identity, door).ok().or_else(|| self.on_path(identity, door))
     }
 
-    /// Finds the file by the kernel's own link to it, which is certain.
+    /// Finds the file by the kernel's own link to it. The process may have mapped another file there meanwhile.
     fn linked(self, identity: &Identity, door: &Door) -> std::io::Result<ForeignFile> {
         if self.tgid == Self::NOWHERE.tgid {
             return Err(std::io::ErrorKind::NotFound.into());
         }
         let Self { tgid, start: Avma(start), end: Avma(end) } = self;
-        door.mapped(Mapped { tgid, start, end, dev: identity.dev })
+        let found = door.mapped(Mapped { tgid, start, end, dev: identity.dev })?;
+        let Meta { dev, inode, .. } = *found.meta();
+        // Some file systems show another device, and another inode, in stat than in the mapping (btrfs, overlayfs).
+        let is_it = inode == identity.inode || dev != identity.dev && found.path().as_ref() == Some(&identity.path);
+        if is_it { Ok(found) } else { Err(std::io::ErrorKind::NotFound.into()) }
     }
 
     /// Finds the file by its path: as the process sees it, or as the recorder does. The kernel writes paths without links. No path is followed to a
@@ -269,6 +273,20 @@ mod tests {
         let meta = file.as_file().metadata().expect("just made");
         assert!(read(meta.dev(), meta.ino()).is_read());
         assert!(!read(meta.dev() + 1, meta.ino()).is_read());
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_the_mapped_one_is_not_believed() {
+        let (maps, tgid) = own_mapping();
+        let line = crate::proc::maps::executable(&maps).find(|line| line.inode != 0).expect("a program");
+        let place = MapFile { tgid, start: Avma(line.start), end: Avma(line.end) };
+        let dev = libc::makedev(line.major, line.minor);
+        let mut identities = Identities::new(Door::of_test());
+        let mut is_read = |path: &[u8], dev, inode| identities.of_inode(place, path, dev, inode).is_read();
+        assert!(is_read(&line.path, dev, line.inode));
+        assert!(!is_read(&line.path, dev, line.inode + 1), "another file of the same path");
+        assert!(!is_read(b"/another", dev + 1, line.inode + 1));
+        assert!(is_read(&line.path, dev + 1, line.inode + 1), "a file system that shows other numbers");
     }
 
     #[test]
