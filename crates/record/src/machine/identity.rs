@@ -158,7 +158,8 @@ impl MapFile {
         let found = door.mapped(Mapped { tgid, start, end, dev: identity.dev })?;
         let Meta { dev, inode, .. } = *found.meta();
         // Some file systems show another device, and another inode, in stat than in the mapping (btrfs, overlayfs).
-        let is_it = inode == identity.inode || dev != identity.dev && found.path().as_ref() == Some(&identity.path);
+        let is_it =
+            inode == identity.inode || dev != identity.dev && found.path().as_ref() == Some(&identity.path);
         if is_it { Ok(found) } else { Err(std::io::ErrorKind::NotFound.into()) }
     }
 
