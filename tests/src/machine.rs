@@ -5,6 +5,7 @@
 //! | `programs` | the programs that are recorded |
 //! | `served` | a file on a file system that a program serves |
 
+mod mounted;
 mod programs;
 mod served;
 
@@ -18,6 +19,7 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use serde_json::Value;
 
+pub use mounted::Mounted;
 pub use programs::*;
 pub use served::{Served, ServedTo};
 

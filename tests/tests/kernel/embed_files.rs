@@ -11,7 +11,7 @@ use icecore_format::records::ImagePartsV1;
 use icecore_tests::elsewhere::{
     frames, report_in_a_container, root_with, samples_elsewhere, samples_in_a_container,
 };
-use icecore_tests::machine::{Recorded, Sample, record, report, send, target, text};
+use icecore_tests::machine::{Mounted, Recorded, Sample, record, report, send, target, text};
 use serde_json::Value;
 
 /// Inlining is two functions deep. Each inlined function has its own loop, because the processor decides on which of two
@@ -224,33 +224,14 @@ fn root_a_signal_ends_the_taking_of_files_and_the_recording_is_whole() {
     assert!(samples_of(&path).iter().filter(|sample| sample.has("outer")).count() > 50);
 }
 
-/// A file system in memory, unmounted at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn new(bytes: u64) -> Self {
-        let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "icecore"]).arg(dir.path());
-        assert!(mount.status().expect("mount exists").success());
-        Self(dir)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn root_a_disk_that_fills_up_with_files_has_all_samples() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let pad = dir.path().join("pad");
     std::fs::write(&pad, noise(24 << 20)).expect("room");
     let program = inlining(dir.path(), Some(&pad));
-    let disk = SmallDisk::new(5_000_000);
-    let (path, repaired) = (disk.0.path().join("r.icecore"), dir.path().join("repaired"));
+    let disk = Mounted::small(5_000_000);
+    let (path, repaired) = (disk.path().join("r.icecore"), dir.path().join("repaired"));
     let mut recorder = record();
     recorder.args(["-F", "997", "--embed", "all", "-o"]).arg(&path).arg("--").arg(&program);
     let output = recorder.output().expect("the recorder runs");

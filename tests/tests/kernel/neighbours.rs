@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 
 use icecore_tests::machine::{
-    Recorded, forks, mapper, record, send, stacks_without_frames, text, wait_until,
+    Mounted, Recorded, forks, mapper, record, send, stacks_without_frames, text, wait_until,
 };
 
 /// Programs that run beside a recording, and are killed after it.
@@ -137,8 +137,9 @@ fn root_processes_that_targets_make_are_probed_before_they_run() {
 
 #[test]
 fn root_probes_of_a_killed_recorder_are_removed_by_the_next_one() {
+    let tracefs = Mounted::tracefs();
     let listed = |pid: u32| {
-        let list = fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default();
+        let list = fs::read_to_string(tracefs.path().join("uprobe_events")).expect("root may read");
         list.lines().filter(|line| line.contains("icecore_") && line.contains(&format!("_{pid}_"))).count()
     };
     let dir = tempfile::tempdir().expect("a folder for temporary files");

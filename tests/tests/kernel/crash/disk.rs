@@ -1,10 +1,9 @@
 //! Tests disks that fill up or fail.
 
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use icecore_tests::machine::{failing_disk, record, send, text, wait_for_samples};
+use icecore_tests::machine::{Mounted, failing_disk, record, send, text, wait_for_samples};
 use serde_json::Value;
 
 use super::remains::{Left, Remains, left_in, number};
@@ -16,33 +15,6 @@ const SIZES_KIB: [u64; 16] = [4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128,
 const ROOM_FOR_AN_END_BYTES: u64 = 16 << 10;
 /// The space for the last losses.
 const ROOM_FOR_LOSSES_BYTES: u64 = 512;
-
-/// A file system in a folder of its own, unmounted at the end.
-struct Mounted(tempfile::TempDir);
-
-impl Mounted {
-    fn new(options: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let mounted = Command::new("mount").args(options).arg(dir.path()).output().expect("mount exists");
-        assert!(mounted.status.success(), "{}", text(&mounted.stderr));
-        Self(dir)
-    }
-
-    /// Makes a file system in memory that holds this many bytes.
-    fn small(bytes: u64) -> Self {
-        Self::new(&["-t", "tmpfs", "-o", &format!("size={bytes}"), "icecore"])
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
 
 /// Runs a recorder, which the disk stops long before its duration is over.
 fn until_refused(recorder: &mut Command) -> Output {
