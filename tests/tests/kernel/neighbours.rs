@@ -149,8 +149,11 @@ fn root_probes_of_a_killed_recorder_are_removed_by_the_next_one() {
     let mut recorder = recorder.arg(forks()).arg("spin").stdout(Stdio::null()).spawn().expect("it runs");
     let pid = recorder.id();
     wait_until("a probe in tracefs", || listed(pid) > 0);
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
     send(libc::SIGKILL, pid);
     let _ = recorder.wait();
+    // Those that open its files end by themselves.
+    let _ = Command::new("kill").arg("-KILL").args(children.split_whitespace()).stderr(Stdio::null()).status();
     assert_eq!(listed(pid), 1, "nobody removes it");
     let next = Recorded::new(&["-q", "-e", &event], &[forks().as_os_str(), "fork".as_ref(), "1".as_ref()]);
     assert_eq!((next.samples(&[]).len(), listed(pid)), (11, 0));
