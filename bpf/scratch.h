@@ -30,6 +30,8 @@ struct known_of {
 	__u64 exec_id;
 	/* The kernel counts here how often its mappings may have changed. */
 	__u64 sequence;
+	/* Of the tables. */
+	__u64 epoch;
 };
 
 /* A walk by unwind tables. */

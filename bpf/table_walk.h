@@ -26,13 +26,13 @@
 /* What programs may use below the stack pointer, and signals do not overwrite (x86-64 psABI). */
 #define RED_ZONE 128
 
-/* Forgets the known ranges if they are of another process, or its mappings may have changed since. */
+/* Forgets the known ranges if they are of another process, or its mappings may have changed since, or tables were taken away. */
 static __always_inline void forget_old_code(struct table_walk *walk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mm_struct___with_number *by_number = (void *)task->mm;
 	struct mm_struct___with_seqcount *by_seqcount = (void *)task->mm;
-	struct known_of of = { .mm = (__u64)task->mm, .start_time = task->start_time };
+	struct known_of of = { .mm = (__u64)task->mm, .start_time = task->start_time, .epoch = current_epoch() };
 
 	if (bpf_core_field_exists(by_seqcount->mm_lock_seq)) {
 		of.exec_id = task->self_exec_id;
@@ -42,7 +42,8 @@ static __always_inline void forget_old_code(struct table_walk *walk)
 		of.sequence = by_number->mm_lock_seq;
 	}
 	if (of.exec_id && of.mm == walk->known_of.mm && of.start_time == walk->known_of.start_time &&
-	    of.exec_id == walk->known_of.exec_id && of.sequence == walk->known_of.sequence)
+	    of.exec_id == walk->known_of.exec_id && of.sequence == walk->known_of.sequence &&
+	    of.epoch == walk->known_of.epoch)
 		return;
 	walk->known_of = of;
 #pragma clang loop unroll(disable)
@@ -70,6 +71,7 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 			continue;
 		if (is_unchanged(&known->range)) {
 			walk->code = *known;
+			count_hit(&walk->code.table);
 			return 1;
 		}
 		known->range.len = 0;
@@ -85,6 +87,7 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 		walk->missing.tgid = scratch->record.head.tgid;
 		walk->missing.start = found.range.start;
 		walk->missing.end = found.range.start + found.range.len;
+		walk->missing.uid = bpf_get_current_uid_gid();
 		/* A record that is lost costs a copy: the next walk that comes there sends another one. */
 		bpf_ringbuf_output(&ring, &walk->missing, sizeof(walk->missing), BPF_RB_NO_WAKEUP);
 		return 0;
@@ -92,6 +95,7 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 	found.table = *table;
 	walk->known[walk->next++ & (KNOWN_CODE - 1)] = found;
 	walk->code = found;
+	count_hit(table);
 	return 1;
 }
 

@@ -4,6 +4,11 @@
  *
  *   tables_of_files   file ─► the code that it covers, and the position of its first block
  *   segments          chunks: of positions, one for each block of code, and of rows
+ *   table_hits        how often walks came to the code of a file, by the number of its table
+ *   tables_epoch      how often user space has taken tables away
+ *
+ * User space may give the chunks of one file to another. It first removes the file, and counts the epoch: a walk that begins then forgets what
+ * it knows of tables. It waits until earlier walks have ended, and makes the known rows forgotten (kernel/sampler/tables.rs).
  *
  * Tables are large and seldom read, so what costs time is memory that is not in the cache: a lookup reads one position, and the rows of one
  * block.
@@ -39,6 +44,37 @@ struct {
 		__uint(value_size, sizeof(union table_chunk));
 	});
 } segments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_TABLES);
+	__type(key, __u32);
+	__type(value, __u64);
+} table_hits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} tables_epoch SEC(".maps");
+
+static __always_inline void count_hit(const struct table *table)
+{
+	__u32 number = table->number;
+	__u64 *hits = bpf_map_lookup_elem(&table_hits, &number);
+
+	if (hits)
+		*hits += 1;
+}
+
+static __always_inline __u64 current_epoch(void)
+{
+	__u32 key = 0;
+	volatile __u64 *epoch = bpf_map_lookup_elem(&tables_epoch, &key);
+
+	return epoch ? *epoch : 0;
+}
 
 /* A row; the bits are those of `Row::bits` in crates/elf/src/walk_rows.rs. */
 #define ROW_PLACE(row) ((__u32)(row))

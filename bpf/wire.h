@@ -129,6 +129,9 @@ struct table {
 	__u64 begin;
 	__u32 len;
 	__u32 first_position;
+	/* By which its hits are counted. */
+	__u32 number;
+	__u32 unused;
 };
 
 /* How a stack walk ended; the numbers are those of docs/FORMAT.md, `walk end`. */
@@ -299,6 +302,8 @@ struct registers_record {
  *    8   40  file
  *   48    8  start of its mapping in the process
  *   56    8  end
+ *   64    4  uid  of the thread
+ *   68    4  0
  */
 struct no_table_record {
 	__u32 type;
@@ -306,6 +311,8 @@ struct no_table_record {
 	struct file_key file;
 	__u64 start;
 	__u64 end;
+	__u32 uid;
+	__u32 zero;
 };
 
 /*

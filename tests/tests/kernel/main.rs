@@ -46,6 +46,7 @@ mod secrets;
 mod skips;
 mod steering;
 mod storms;
+mod tables;
 mod timeline;
 mod truth;
 mod unwinding;

@@ -153,7 +153,8 @@ fn root_probes_of_a_killed_recorder_are_removed_by_the_next_one() {
     send(libc::SIGKILL, pid);
     let _ = recorder.wait();
     // Those that open its files end by themselves.
-    let _ = Command::new("kill").arg("-KILL").args(children.split_whitespace()).stderr(Stdio::null()).status();
+    let _ =
+        Command::new("kill").arg("-KILL").args(children.split_whitespace()).stderr(Stdio::null()).status();
     assert_eq!(listed(pid), 1, "nobody removes it");
     let next = Recorded::new(&["-q", "-e", &event], &[forks().as_os_str(), "fork".as_ref(), "1".as_ref()]);
     assert_eq!((next.samples(&[]).len(), listed(pid)), (11, 0));

@@ -15,6 +15,7 @@ pub(super) fn add<'d>(
     file: impl ReadRef<'d>,
     layout: &Layout,
     context: &mut Context,
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Option<()> {
     let file = go::Loaded::of(file, layout)?;
     let table = go::open(file, layout)?;
@@ -36,7 +37,7 @@ pub(super) fn add<'d>(
         let rows = fde.map(|fde| compiler.function(&section, &bases, &fde, context));
         let slot = || g_slot(code(function.start, (function.end - function.start).min(MAX_CODE_BYTES))?);
         switch(rows.unwrap_or_default(), function.name, slot);
-        if compiler.rows.len() > MAX_ROWS {
+        if compiler.rows.len() > MAX_ROWS || !goes_on() {
             return None;
         }
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture::assembled;
 
 fn rows_of(elf: &[u8]) -> WalkRows {
-    WalkRows::of_file(elf, &Layout::read(elf).expect("ELF")).expect("unwind tables")
+    WalkRows::of_file(elf, &Layout::read(elf).expect("ELF"), &mut || true).expect("unwind tables")
 }
 
 /// Returns the row that holds at a distance from the begin of the code.
@@ -144,7 +144,7 @@ fn rows_of_a_real_program_ascend_and_nearly_all_are_known() {
         .zip(&rows[1..])
         .filter(|(row, next)| row.kind == RowKind::Unknown && next.at - row.at >= 16);
     assert!(unknown.count() * 1000 < rows.len());
-    assert_eq!(WalkRows::of_file(&b"no ELF"[..], &Layout::read(&elf[..]).expect("ELF")), None);
+    assert_eq!(WalkRows::of_file(&b"no ELF"[..], &Layout::read(&elf[..]).expect("ELF"), &mut || true), None);
 }
 
 #[test]

@@ -22,6 +22,17 @@ numbers! {
     WRITE_FAILED = 5,
     /// The file system with the file did not answer in time, so that the recorder has nothing of it, and no names of its functions.
     NO_ANSWER = 6,
+    /// For a while the sampler had no room for the unwind tables of the file, so that stacks through it were copied, not walked.
+    TABLES_FULL = 7,
+    /// Compiling the unwind tables of the file took too long, so that stacks through it were copied, not walked.
+    TABLES_SLOW = 8,
+}
+
+impl Omission {
+    /// Returns true if the sampler lacked unwind tables; of the file itself nothing is missing.
+    pub fn is_of_tables(self) -> bool {
+        matches!(self, Self::TABLES_FULL | Self::TABLES_SLOW)
+    }
 }
 
 /// A file that was requested and that the recording lacks, or has in part.

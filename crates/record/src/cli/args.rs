@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
-use clap::Parser as _;
 use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
@@ -37,6 +36,7 @@ Examples:
   icecore-record -a -e cycles -e sched:sched_switch,every=100 -d 10
   icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
+  icecore-record cache --clear               remove unwind tables that it keeps
   icecore-report FILE                        shows where time went
 
 Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see processes of other users).
@@ -153,7 +153,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub audit: u32,
 
-    /// Neither read nor write the cache of compiled unwind tables on disk
+    /// Neither read nor write the cache of compiled unwind tables on disk (`icecore-record cache` shows where it is, and clears it)
     #[arg(long)]
     pub no_cache: bool,
 
@@ -236,7 +236,12 @@ fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 /// # Errors
 /// The exit code: 2, or 0 for `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
-    Args::try_parse_from(joined(args)).map_err(|error| {
+    parsed(joined(args))
+}
+
+/// Parses any command line, as [`parse`] does.
+pub(super) fn parsed<A: clap::Parser>(args: impl IntoIterator<Item = OsString>) -> Result<A, u8> {
+    A::try_parse_from(args).map_err(|error| {
         let failed = error.use_stderr();
         let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let is_styled = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -370,6 +375,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
     use clap::CommandFactory as _;
 

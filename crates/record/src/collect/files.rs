@@ -58,7 +58,7 @@ pub(crate) struct Omitted {
 
 impl Omitted {
     /// Makes a row without sizes: nobody looked how large the file is.
-    pub(super) fn of(image: u32, path: &[u8], why: Omission) -> Self {
+    pub(crate) fn of(image: u32, path: &[u8], why: Omission) -> Self {
         let path = String::from_utf8_lossy(path).into_owned();
         Self { row: LeftOut { image, why, needed_bytes: 0, free_bytes: 0 }, path }
     }

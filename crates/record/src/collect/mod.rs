@@ -325,6 +325,11 @@ impl Collector {
         new.into_iter().for_each(|off| _ = hits.insert(off, true));
     }
 
+    /// Returns the path of an image.
+    pub(crate) fn path(&self, image: u32) -> Option<&[u8]> {
+        Some(self.sources.get(&image)?.path())
+    }
+
     /// Lists the images that were hit and whose file systems did not answer.
     pub(crate) fn unanswered(&self) -> Vec<Omitted> {
         let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);

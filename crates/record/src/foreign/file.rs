@@ -4,6 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Instant;
 
 use super::devices::Whom;
 use super::door::Door;
@@ -106,7 +107,7 @@ impl ForeignFile {
 
     /// Begins to read it up to an end.
     pub(crate) fn read_to<'a>(&'a self, len: u64, door: &'a Door) -> Reading<'a> {
-        Reading { file: self, door, off: 0, len, ahead: (0, Vec::new()) }
+        Reading { file: self, door, off: 0, len, ahead: (0, Vec::new()), until: None }
     }
 }
 
@@ -120,12 +121,18 @@ pub(crate) struct Reading<'a> {
     len: u64,
     /// Where bytes begin that were read ahead, and these.
     ahead: (u64, Vec<u8>),
+    until: Option<Instant>,
 }
 
 /// How much is read ahead, bytes.
 const AHEAD: usize = 16 << 10;
 
 impl Reading<'_> {
+    /// Lets it fail from a time on.
+    pub(crate) fn until(self, at: Instant) -> Self {
+        Self { until: Some(at), ..self }
+    }
+
     /// Reads bytes at an offset; fewer at the end of the file.
     pub(crate) fn read_at(&mut self, into: &mut [u8], off: u64) -> io::Result<usize> {
         let mut done = 0;
@@ -135,6 +142,9 @@ impl Reading<'_> {
             let known = at.checked_sub(*begin).and_then(|skip| bytes.get(usize::try_from(skip).ok()?..));
             let known = known.filter(|known| !known.is_empty());
             let Some(known) = known else {
+                if self.until.is_some_and(|until| Instant::now() > until) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 let len = (into.len() - done).clamp(AHEAD, MAX_ANSWER) as u64;
                 let (uid, gid) = self.file.opener;
                 let bytes = self.file.ask(&Request::Read { off: at, len, uid, gid }, self.door)?;

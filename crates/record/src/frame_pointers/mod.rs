@@ -13,14 +13,18 @@
 //! A verdict contains the number of pages of code that were examined. The sampler compares it with the process's own number, so
 //! code that is mapped later ends the verdict at once, before the recorder learns of it.
 
+mod filled;
 mod go;
 mod images;
 mod judge;
-mod kept;
+pub(crate) mod kept;
 mod packed;
+mod room;
+mod source;
 mod tables;
 
 use icecore_elf::Avma;
+use icecore_format::records::Omission;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::foreign::{Door, ForeignFile};
@@ -91,10 +95,15 @@ impl FramePointers {
         tracker: &Tracker,
         held: impl FnOnce(u32) -> Option<ForeignFile>,
     ) {
-        let image = || Some(tracker.space(missed.tgid)?.code(missed.start)?.0);
         if let Some(tables) = &mut self.tables {
-            tables.miss(missed, || held(image()?));
+            let image = tracker.space(missed.tgid).and_then(|space| Some(space.code(missed.start)?.0));
+            tables.miss(missed, image, || held(image?));
         }
+    }
+
+    /// Lists the images that had no tables in the sampler for a while, and why.
+    pub(crate) fn untabled(&mut self) -> Vec<(u32, Omission)> {
+        self.tables.as_mut().map(Tables::untabled).unwrap_or_default()
     }
 
     /// Has an image judged when it is mapped, unless it was judged already.

@@ -1,27 +1,33 @@
 //! Gives the sampler the unwind tables of files whose code is often on stacks, so that it can walk there.
 //!
 //! ```text
-//! sampler: no table ─► requested: the file with most hits first ─► thread: unwind tables ─► rows ─► chunks ─► sampler
+//! sampler: no table ─► requested: the file with most hits first ─► thread: unwind tables ─► rows ─► room ─► sampler
 //!                                                                   kept from before ─┘
 //! ```
 //!
-//! Nobody waits for the tables: until they are there, the sampler copies stacks.
+//! Nobody waits for the tables: until they are there, the sampler copies stacks. Whose files have cost the thread less time goes first, so that
+//! nobody keeps it busy for himself.
 
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use icecore_elf::Layout;
 use icecore_elf::walk_rows::WalkRows;
+use icecore_format::records::Omission;
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::filled::Filled;
 use super::kept::{self, Kept};
-use super::packed::{POSITIONS, Packed};
+use super::packed::Packed;
+use super::room::Wanted;
+use super::source::{Noted, Notes, Source};
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile, Mapped};
-use crate::kernel::sampler::{self, MAX_CHUNKS, MAX_TABLES};
+use crate::kernel::sampler;
 use crate::kernel::wire::{FileKey, NoTable};
+use crate::sys::{clock, usage};
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
@@ -33,6 +39,14 @@ const MAX_REQUESTS: usize = 4096;
 const MAX_HELD: usize = 64;
 /// The largest vDSO that is read.
 const MAX_VDSO_BYTES: usize = 64 << 10;
+/// The most CPU time for the tables of a file. The largest of some hundred programs and libraries, rustc's, take 0.3 s.
+const MAX_CPU_NS: u64 = 2_000_000_000;
+/// The longest that the tables of a file are read, where their disk is slow or CPUs are busy.
+const MAX_TIME: Duration = Duration::from_secs(20);
+/// How often files without room are planned anew.
+const PERIOD: Duration = Duration::from_secs(10);
+/// The number of images of which is remembered that they had no tables in the sampler.
+const MAX_TOLD: usize = 4096;
 
 /// The files whose tables are requested, and the thread that compiles them.
 pub(super) struct Tables {
@@ -42,16 +56,46 @@ pub(super) struct Tables {
     /// How many files the thread has not looked at yet.
     open: usize,
     sender: SyncSender<Request>,
-    /// Files that were looked at; false if the file could not be opened, because its process had ended.
-    answers: Receiver<(FileKey, bool)>,
+    answers: Receiver<Answer>,
+    /// What the files of each user have cost, CPU time.
+    spent_ns: FxHashMap<u32, u64>,
+    /// Images without tables in the sampler, and why.
+    untabled: FxHashMap<u32, Omission>,
 }
 
 /// A file whose tables are requested.
 struct Request {
     hits: u32,
     missed: NoTable,
+    image: Option<u32>,
     /// The file, if it was held open since it was mapped.
     held: Option<ForeignFile>,
+}
+
+/// What the thread has done.
+pub(super) enum Answer {
+    /// It has looked at a file that a user requested. `is_done` is false if the file could not be opened, because its process had ended.
+    Seen { file: FileKey, user: u32, cpu_ns: u64, is_done: bool },
+    /// The file may be requested again: its tables were taken away, or there may be room now.
+    Again(FileKey),
+    /// The sampler has no tables of an image.
+    Untabled(u32, Omission),
+}
+
+/// The tables of a file, if they were found out.
+enum Found {
+    Rows(Option<Packed>),
+    /// They take too long.
+    Slow,
+    /// The file cannot be read.
+    Gone,
+}
+
+/// The end of the time for a file.
+#[derive(Clone, Copy)]
+struct Limit {
+    cpu_ns: u64,
+    at: Instant,
 }
 
 impl Tables {
@@ -60,30 +104,25 @@ impl Tables {
     /// # Errors
     /// If the kernel makes no thread.
     pub(super) fn start(sampler: sampler::Tables, kept: Option<Kept>, door: Door) -> std::io::Result<Self> {
-        let (sender, received) = sync_channel::<Request>(MAX_OPEN);
+        let (sender, received) = sync_channel(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
-            let mut filled = Filled { sampler, files: 0, chunks: 0 };
-            for request in received {
-                let key = request.missed.file;
-                let kept = kept.as_ref().filter(|_| key.is_on_disk());
-                let rows = match kept.and_then(|kept| kept.find(&key)) {
-                    Some(rows) => Some(Some(rows)),
-                    None => request.rows_to_keep(kept, &door),
-                };
-                let is_done = rows.is_some();
-                rows.into_iter().for_each(|rows| filled.add(&key, rows));
-                if answer.send((key, is_done)).is_err() {
-                    break;
-                }
-            }
+            usage::background_priority();
+            // An error has no consequence: whoever keeps tables next removes what is too much.
+            kept.iter().for_each(|kept| drop(kept.trim()));
+            let _ = serve(&received, &answer, Filled::new(sampler), kept.as_ref(), &door);
         })?;
-        let (requests, done) = Default::default();
-        Ok(Self { requests, done, open: 0, sender, answers })
+        let (requests, done, spent_ns, untabled) = Default::default();
+        Ok(Self { requests, done, open: 0, sender, answers, spent_ns, untabled })
     }
 
-    /// Notes that a walk lacked the tables of a file. `held` opens the file that is said to be mapped there, if it can.
-    pub(super) fn miss(&mut self, missed: &NoTable, held: impl FnOnce() -> Option<ForeignFile>) {
+    /// Notes that a walk lacked the tables of a file, which is an image; `held` opens it, if it can.
+    pub(super) fn miss(
+        &mut self,
+        missed: &NoTable,
+        image: Option<u32>,
+        held: impl FnOnce() -> Option<ForeignFile>,
+    ) {
         if self.done.contains(&missed.file) {
             return;
         }
@@ -91,96 +130,161 @@ impl Tables {
             self.requests.clear();
         }
         let may_hold = self.requests.values().filter(|request| request.held.is_some()).count() < MAX_HELD;
-        let new = || Request { hits: 0, missed: *missed, held: None };
+        let new = || Request { hits: 0, missed: *missed, image, held: None };
         let request = self.requests.entry(missed.file).or_insert_with(new);
         request.hits += 1;
         request.missed = *missed;
+        request.image = image.or(request.image);
         if request.hits == ENOUGH_HITS && may_hold {
             request.held = held();
         }
         self.settle();
     }
 
-    /// Has the tables of the files compiled that were hit most, if the thread has room for them.
+    /// Has the tables of files compiled, if the thread has room for them: first of the users whose files have cost the least, in seconds,
+    /// then those that were hit most.
     pub(super) fn settle(&mut self) {
-        for (file, is_done) in self.answers.try_iter() {
-            self.open -= 1;
-            if !is_done {
-                self.done.remove(&file);
-            }
-        }
+        self.take_answers();
         while self.open < MAX_OPEN {
-            let most = self.requests.values().max_by_key(|request| request.hits);
-            let most = most.filter(|most| most.hits >= ENOUGH_HITS).map(|most| most.missed.file);
-            let Some(request) = most.and_then(|file| self.requests.remove(&file)) else { break };
+            let spent_s = |request: &Request| {
+                self.spent_ns.get(&request.missed.user).map_or(0, |spent_ns| spent_ns / 1_000_000_000)
+            };
+            let ready = self.requests.values().filter(|request| request.hits >= ENOUGH_HITS);
+            let next = ready.min_by_key(|request| (spent_s(request), std::cmp::Reverse(request.hits)));
+            let next = next.map(|request| request.missed.file);
+            let Some(request) = next.and_then(|file| self.requests.remove(&file)) else { break };
             self.done.insert(request.missed.file);
             self.open += usize::from(self.sender.try_send(request).is_ok());
         }
     }
-}
 
-/// The tables that the sampler has.
-struct Filled {
-    sampler: sampler::Tables,
-    files: usize,
-    chunks: u32,
-}
-
-impl Filled {
-    /// Gives the sampler the tables of a file, or tells it that there are none or no room for them: then it goes on copying stacks, and
-    /// does not ask again.
-    fn add(&mut self, key: &FileKey, rows: Option<Packed>) {
-        if self.files >= MAX_TABLES {
-            return;
-        }
-        let put = rows.and_then(|rows| self.put(key, rows));
-        let published = put.unwrap_or_else(|| self.sampler.publish(key, 0, 0, 0));
-        self.files += usize::from(published.is_ok());
+    /// Lists the images that had no tables in the sampler for a while, and why.
+    pub(super) fn untabled(&mut self) -> Vec<(u32, Omission)> {
+        self.take_answers();
+        let mut images: Vec<_> = self.untabled.drain().collect();
+        images.sort_unstable_by_key(|(image, _)| *image);
+        images
     }
 
-    /// Gives the sampler rows; `None` if there is no room for them.
-    fn put(&mut self, key: &FileKey, mut rows: Packed) -> Option<anyhow::Result<()>> {
-        let first = self.chunks;
-        let end =
-            first.checked_add(u32::try_from(rows.chunks.len()).ok()?).filter(|end| *end <= MAX_CHUNKS)?;
-        rows.move_to(first);
-        let put = self.sampler.put(first, &rows.chunks);
-        // What an error has left there is not used.
-        self.chunks = end;
-        Some(put.and_then(|()| self.sampler.publish(key, rows.begin, rows.len, first * POSITIONS as u32)))
+    fn take_answers(&mut self) {
+        for answer in self.answers.try_iter() {
+            match answer {
+                Answer::Seen { file, user, cpu_ns, is_done } => {
+                    self.open -= 1;
+                    *self.spent_ns.entry(user).or_default() += cpu_ns;
+                    if !is_done {
+                        self.done.remove(&file);
+                    }
+                }
+                Answer::Again(file) => _ = self.done.remove(&file),
+                Answer::Untabled(image, why) => {
+                    if self.untabled.len() < MAX_TOLD {
+                        self.untabled.insert(image, why);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Answers requests until there are no more; `None` if nobody takes the answers.
+fn serve(
+    received: &Receiver<Request>,
+    answer: &Sender<Answer>,
+    mut filled: Filled,
+    kept: Option<&Kept>,
+    door: &Door,
+) -> Option<()> {
+    let mut planned = Instant::now();
+    loop {
+        if planned.elapsed() >= PERIOD {
+            filled.plan_anew().into_iter().try_for_each(|told| answer.send(told).ok())?;
+            planned = Instant::now();
+        }
+        let request = match received.recv_timeout(PERIOD) {
+            Ok(request) => request,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Some(()),
+        };
+        let begun_ns = clock::thread_cpu_ns();
+        let NoTable { file, user, .. } = request.missed;
+        let (hits, image) = (request.hits.into(), request.image);
+        let kept = kept.filter(|_| file.is_on_disk());
+        let found = request.found(kept, door);
+        let wanted = Wanted { file, needs: 0, user, image, hits };
+        let is_done = !matches!(found, Found::Gone);
+        let told = match found {
+            Found::Rows(rows) => filled.add(wanted, rows),
+            Found::Slow => {
+                let told = image.map(|image| Answer::Untabled(image, Omission::TABLES_SLOW));
+                filled.add(wanted, None).into_iter().chain(told).collect()
+            }
+            Found::Gone => Vec::new(),
+        };
+        let cpu_ns = clock::thread_cpu_ns() - begun_ns;
+        told.into_iter().try_for_each(|told| answer.send(told).ok())?;
+        answer.send(Answer::Seen { file, user, cpu_ns, is_done }).ok()?;
+    }
+}
+
+impl Limit {
+    fn new() -> Self {
+        Self { cpu_ns: clock::thread_cpu_ns() + MAX_CPU_NS, at: Instant::now() + MAX_TIME }
+    }
+
+    fn is_over(&self) -> bool {
+        clock::thread_cpu_ns() > self.cpu_ns || Instant::now() > self.at
     }
 }
 
 impl Request {
-    /// Compiles the tables as [`Self::rows`] does, and keeps them if that takes long.
-    fn rows_to_keep(self, kept: Option<&Kept>, door: &Door) -> Option<Option<Packed>> {
-        let (key, begun) = (self.missed.file, Instant::now());
-        let rows = self.rows(door)?;
-        let is_long = begun.elapsed() >= kept::LONG;
-        if let (Some(kept), Some(rows), true) = (kept, &rows, is_long) {
-            kept.keep(&key, rows);
+    /// Finds the tables: those that were kept, or compiles them, and keeps them if that takes long.
+    fn found(self, kept: Option<&Kept>, door: &Door) -> Found {
+        if self.missed.file.is_vdso() {
+            let rows = |code: Vec<u8>| Found::Rows(compiled(&code[..], &mut || true));
+            return self.memory(door).map_or(Found::Gone, rows);
         }
-        Some(rows)
+        self.of_file(kept, door).unwrap_or(Found::Gone)
     }
 
-    /// Compiles the tables, `Some(None)` if there are none; `None` if the code cannot be read.
-    fn rows(self, door: &Door) -> Option<Option<Packed>> {
+    fn of_file(self, kept: Option<&Kept>, door: &Door) -> Option<Found> {
         let key = self.missed.file;
-        if key.is_vdso() {
-            return Some(rows(&self.memory(door)?[..]));
-        }
         // Another file may be mapped there meanwhile, or somebody may overwrite this one.
         let is_it = |file: &ForeignFile| file.meta_now(door).is_ok_and(|meta| key.is_of(&meta));
         let file = self.open(is_it, door)?;
         // It may have been held since it was shorter.
         let len = file.meta_now(door).ok()?.size_bytes;
-        let rows = rows(&ReadCache::new(file.read_to(len, door)));
-        is_it(&file).then_some(rows)
+        let (begun, limit) = (Instant::now(), Limit::new());
+        let reading = || file.read_to(len, door).until(limit.at);
+        if let Some((rows, source)) = kept.and_then(|kept| kept.find(&key))
+            && Source::of(&source.parts, &mut reading()).is_ok_and(|own| own == source)
+        {
+            return is_it(&file).then_some(Found::Rows(Some(rows)));
+        }
+        let (bytes, notes) = (ReadCache::new(reading()), Notes::new());
+        // Asking for the time costs as much as a function.
+        let mut functions = 0_u32;
+        let mut goes_on = || {
+            functions = functions.wrapping_add(1);
+            !functions.is_multiple_of(64) || !limit.is_over()
+        };
+        let rows = compiled(Noted { file: &bytes, notes: &notes }, &mut goes_on);
+        if limit.is_over() {
+            return Some(Found::Slow);
+        }
+        if !is_it(&file) {
+            return None;
+        }
+        let is_long = begun.elapsed() >= kept::LONG;
+        if let (Some(kept), Some(rows), Some(source)) = (kept.filter(|_| is_long), &rows, notes.end()) {
+            kept.keep(&key, rows, &source);
+        }
+        Some(Found::Rows(rows))
     }
 
     /// Opens the file: that which was held, or by the kernel's own link to what a process has mapped, while the process lives.
     fn open(self, is_it: impl Fn(&ForeignFile) -> bool, door: &Door) -> Option<ForeignFile> {
-        let NoTable { tgid, start, end, file } = self.missed;
+        let NoTable { tgid, start, end, file, .. } = self.missed;
         let at = Mapped { tgid, start: start.0, end: end.0, dev: file.dev() };
         self.held.filter(&is_it).or_else(|| door.mapped(at).ok().filter(is_it))
     }
@@ -193,6 +297,6 @@ impl Request {
     }
 }
 
-fn rows<'d>(file: impl ReadRef<'d>) -> Option<Packed> {
-    Packed::of(&WalkRows::of_file(file, &Layout::read(file)?)?)
+fn compiled<'d>(file: impl ReadRef<'d>, goes_on: &mut dyn FnMut() -> bool) -> Option<Packed> {
+    Packed::of(&WalkRows::of_file(file, &Layout::read(file)?, goes_on)?)
 }

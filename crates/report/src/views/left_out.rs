@@ -11,10 +11,15 @@ use icecore_text::quantity::{bytes, count};
 /// All files of one cause.
 #[derive(Debug, Serialize)]
 pub(crate) struct LeftOutRow {
-    why: String,
+    #[serde(serialize_with = "name")]
+    why: Omission,
     files: u64,
     /// Their requested size, as far as the recorder determined it.
     needed_bytes: u64,
+}
+
+fn name<S: serde::Serializer>(why: &Omission, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&why.name())
 }
 
 impl LeftOutRow {
@@ -26,24 +31,31 @@ impl LeftOutRow {
             *files += 1;
             *needed_bytes = needed_bytes.saturating_add(row.needed_bytes);
         }
-        let row = |(why, (files, needed_bytes)): (Omission, _)| Self { why: why.name(), files, needed_bytes };
+        let row = |(why, (files, needed_bytes)): (Omission, _)| Self { why, files, needed_bytes };
         by_cause.into_iter().map(row).collect()
     }
 
     /// Returns true if names may be missing because of it.
     pub(crate) fn costs_names(&self) -> bool {
-        self.why != Omission::REDUCED.name()
+        self.why != Omission::REDUCED && !self.why.is_of_tables()
     }
 }
 
 /// Returns how many files there are; `None` if there are none.
 pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<String> {
-    let rows: Vec<&LeftOutRow> = rows.collect();
-    let causes: Vec<String> = rows.iter().map(|row| format!("{} {}", row.why, count(row.files))).collect();
-    let is_large = |why: &str| [Omission::TOO_LARGE, Omission::REDUCED].iter().any(|it| it.name() == why);
-    let is_full = rows.iter().any(|row| is_large(&row.why));
+    let (tables, files): (Vec<_>, Vec<_>) = rows.partition(|row| row.why.is_of_tables());
+    let causes = |rows: &[&LeftOutRow]| {
+        let causes: Vec<_> =
+            rows.iter().map(|row| format!("{} {}", row.why.name(), count(row.files))).collect();
+        causes.join(", ")
+    };
+    let is_full = files.iter().any(|row| [Omission::TOO_LARGE, Omission::REDUCED].contains(&row.why));
     let remedy = if is_full { "; record with a larger --embed-max" } else { "" };
-    (!rows.is_empty()).then(|| format!("of the files to embed: {}{remedy}", causes.join(", ")))
+    let files = (!files.is_empty()).then(|| format!("of the files to embed: {}{remedy}", causes(&files)));
+    let tables = (!tables.is_empty())
+        .then(|| format!("files whose stacks were copied for a while, not walked: {}", causes(&tables)));
+    let told: Vec<String> = files.into_iter().chain(tables).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Describes what the recording lacks of the file of one image.
@@ -90,6 +102,13 @@ mod tests {
         tables.left_out.truncate(1);
         let text = "of the files to embed: interrupted 1";
         assert_eq!(told(LeftOutRow::list(&tables).iter()).as_deref(), Some(text));
+        tables.left_out.extend([row(Omission::TABLES_FULL, 0), row(Omission::TABLES_SLOW, 0)]);
+        let text = format!(
+            "{text}; files whose stacks were copied for a while, not walked: tables_full 1, tables_slow 1"
+        );
+        let rows = LeftOutRow::list(&tables);
+        assert_eq!(told(rows.iter()), Some(text));
+        assert_eq!(rows.iter().filter(|row| row.costs_names()).count(), 1);
         assert_eq!(told(LeftOutRow::list(&Tables::default()).iter()), None);
     }
 

@@ -140,7 +140,8 @@ impl Missing {
         let embedded = locator.embedded(report.loaded.recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let tables = &report.loaded.tables;
-        let left_out = tables.left_out.iter().filter_map(|row| Some((locator.image(row.image)?, *row)));
+        let files = tables.left_out.iter().filter(|row| !row.why.is_of_tables());
+        let left_out = files.filter_map(|row| Some((locator.image(row.image)?, *row)));
         let scope = Scope {
             host: advice::host(report),
             search,

@@ -54,6 +54,14 @@ fn of_files(files: &Carried) -> Vec<String> {
     lines.extend(each("no names of", &of(Omission::NO_ANSWER), |file| {
         format!("{}: its file system did not answer in time", file.path)
     }));
+    lines.extend(each(
+        "stacks copied for a while, not walked, through",
+        &of(Omission::TABLES_FULL),
+        |file| format!("{}: the unwind tables of other files had filled the sampler's memory", file.path),
+    ));
+    lines.extend(each("stacks copied, not walked, through", &of(Omission::TABLES_SLOW), |file| {
+        format!("{}: compiling its unwind tables takes too long", file.path)
+    }));
     let interrupted = of(Omission::INTERRUPTED).len() as u64;
     if interrupted > 0 {
         let are = if interrupted == 1 { "is" } else { "are" };

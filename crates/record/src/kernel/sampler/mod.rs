@@ -3,6 +3,7 @@
 mod in_targets;
 mod lists;
 mod load;
+mod tables;
 mod uprobes;
 
 use std::cell::Cell;
@@ -28,10 +29,9 @@ use crate::skeleton::types::{loss_cause, target_state};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
-pub(crate) use lists::{
-    Chunk, MAX_CHUNKS, MAX_TABLES, MAX_TRUSTED, OfGo, SentPages, Tables, Trusted, bytes_of,
-};
+pub(crate) use lists::{MAX_TRUSTED, OfGo, SentPages, Trusted};
 pub use load::WAYS;
+pub(crate) use tables::{Chunk, MAX_CHUNKS, MAX_TABLES, Table, Tables, bytes_of};
 
 /// The most refused instructions that a note names.
 const NAMED: usize = 10;

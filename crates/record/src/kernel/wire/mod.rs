@@ -158,6 +158,8 @@ pub struct NoTable {
     pub(crate) file: FileKey,
     pub(crate) start: Avma,
     pub(crate) end: Avma,
+    /// The user of the process, a user id.
+    pub(crate) user: u32,
 }
 
 /// The registers of a thread.
@@ -440,6 +442,7 @@ fn no_table(bytes: &[u8]) -> Option<NoTable> {
         file: FileKey(*bytes.get(offset_of!(no_table_record, file)..)?.first_chunk()?),
         start: Avma(u64_at(bytes, offset_of!(no_table_record, start))?),
         end: Avma(u64_at(bytes, offset_of!(no_table_record, end))?),
+        user: u32_at(bytes, offset_of!(no_table_record, uid))?,
     })
 }
 

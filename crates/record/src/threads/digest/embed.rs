@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use icecore_format::records::{Omission, SymbolsV1, UnwindRulesV1};
 
 use super::{Digest, Wishes};
-use crate::collect::files::{Carried, Extent};
+use crate::collect::files::{Carried, Extent, Omitted};
 use crate::collect::jit::JitCounts;
 use crate::collect::{Collected, Collector};
+use crate::frame_pointers::FramePointers;
 use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
@@ -35,7 +36,11 @@ pub(crate) struct Embedded {
 impl Digest {
     /// Writes the results of the collector after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
-        let Some(mut collector) = self.collector.take() else { return Embedded::default() };
+        let untabled = self.frame_pointers.as_mut().map(FramePointers::untabled).unwrap_or_default();
+        let Some(mut collector) = self.collector.take() else {
+            let left_out = untabled.into_iter().map(|(image, why)| Omitted::of(image, b"", why)).collect();
+            return Embedded { files: Carried { left_out, ..Carried::default() }, ..Embedded::default() };
+        };
         let Collected { symbols, rules, images, left_out, jit, jit_told } = collector.find();
         self.send_jit(&jit);
         for rows in symbols.chunks(SYMBOLS_PER_BLOCK) {
@@ -47,11 +52,15 @@ impl Digest {
         }
         let functions = symbols.len() as u64;
         drop((symbols, rules));
-        let files = match wishes.embed {
+        let path = |image| collector.path(image).unwrap_or_default();
+        let untabled: Vec<_> =
+            untabled.into_iter().map(|(image, why)| Omitted::of(image, path(image), why)).collect();
+        let mut files = match wishes.embed {
             Embed::None | Embed::Hits => Carried { left_out: collector.unanswered(), ..Carried::default() },
             Embed::Sections => self.carry(collector, Extent::Sections, wishes),
             Embed::All => self.carry(collector, Extent::Whole, wishes),
         };
+        files.left_out.extend(untabled);
         Embedded { functions, images, left_out, jit: jit_told, files }
     }
 
