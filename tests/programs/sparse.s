@@ -26,6 +26,9 @@ common:
 	.byte 0x1b                      # pcrel, sdata4
 	.byte 0x0c, 7, 8                # CFA = rsp + 8
 	.byte 0x90, 1                   # return address at CFA - 8
+	.irp saved, 0x80, 0x81, 0x82, 0x83, 0x85, 0x86, 0x88, 0x89, 0x8a, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f
+	.byte \saved, 2
+	.endr
 	.rept COSTS
 	.byte 0x0a, 0x0b                # remember the state, restore it
 	.endr

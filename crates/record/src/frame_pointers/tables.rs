@@ -41,6 +41,9 @@ const MAX_HELD: usize = 64;
 const MAX_VDSO_BYTES: usize = 64 << 10;
 /// The most CPU time for the tables of a file. The largest of some hundred programs and libraries, rustc's, take 0.3 s.
 const MAX_CPU_NS: u64 = 2_000_000_000;
+/// After so much CPU time the thread has a low priority. On a busy machine it then compiles late, and until then stacks are copied; the tables
+/// of rustc and of all else that runs on most machines take less.
+const URGENT_CPU_NS: u64 = 1_000_000_000;
 /// The longest that the tables of a file are read, where their disk is slow or CPUs are busy.
 const MAX_TIME: Duration = Duration::from_secs(20);
 /// How often files without room are planned anew.
@@ -107,7 +110,6 @@ impl Tables {
         let (sender, received) = sync_channel(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
-            usage::background_priority();
             // An error has no consequence: whoever keeps tables next removes what is too much.
             kept.iter().for_each(|kept| drop(kept.trim()));
             let _ = serve(&received, &answer, Filled::new(sampler), kept.as_ref(), &door);
@@ -222,6 +224,9 @@ fn serve(
             Found::Gone => Vec::new(),
         };
         let cpu_ns = clock::thread_cpu_ns() - begun_ns;
+        if begun_ns + cpu_ns > URGENT_CPU_NS {
+            usage::background_priority();
+        }
         told.into_iter().try_for_each(|told| answer.send(told).ok())?;
         answer.send(Answer::Seen { file, user, cpu_ns, is_done }).ok()?;
     }
