@@ -40,6 +40,7 @@ mod python_reader;
 mod queues;
 mod refusals;
 mod returns;
+mod rights;
 mod running;
 mod secrets;
 #[cfg(target_arch = "x86_64")]

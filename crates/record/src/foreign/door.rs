@@ -14,6 +14,7 @@ use super::devices::{Answers, PATIENCE, Whom};
 use super::reader::{receive, send, serve};
 use super::request::{MAX_ANSWER, Meta, Request, answer};
 use crate::sys::fork::fork;
+use crate::sys::rights::{self, Part};
 
 /// How long the keeper waits for the last readers.
 const LAST_WAIT: Duration = Duration::from_millis(100);
@@ -29,8 +30,16 @@ pub struct Keeper {
 #[derive(Debug)]
 struct Shared {
     /// The way to the keeper; `None` when it is to end.
-    keeper: Mutex<Option<OwnedFd>>,
+    keeper: Mutex<Option<Asked>>,
     answers: Mutex<Answers>,
+}
+
+/// The way to the keeper.
+#[derive(Debug)]
+struct Asked {
+    socket: OwnedFd,
+    /// How many readers it was asked for.
+    count: u64,
 }
 
 /// A way to the files and the memory of others. Each thread has its own, so that none waits for what another one asks; a clone is one for
@@ -58,7 +67,8 @@ impl Keeper {
         let pid = fork(c"icecore-keeper", other, |socket| keep(&socket))?;
         let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-        let shared = Shared { keeper: Mutex::new(Some(socket)), answers: Mutex::default() };
+        let keeper = Mutex::new(Some(Asked { socket, count: 0 }));
+        let shared = Shared { keeper, answers: Mutex::default() };
         Ok(Self { pid, shared: Arc::new(shared) })
     }
 
@@ -72,13 +82,29 @@ impl Shared {
     /// Starts a reader.
     fn reader(&self) -> io::Result<Reader> {
         let (socket, other) = pair()?;
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        let keeper = keeper.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
-        send(keeper, &[0], Some(other.as_fd()))?;
-        let (_, process) = receive(keeper, &mut [0])?;
-        let process = process.ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = keeper.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.reader(other.as_fd())?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         Ok(Reader { socket, process })
+    }
+}
+
+impl Asked {
+    /// Asks for a reader with this end of a socket. An answer that was too late for an earlier one is left out.
+    fn reader(&mut self, of_reader: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        self.count += 1;
+        let number = self.count.to_ne_bytes();
+        send(&self.socket, &number, Some(of_reader))?;
+        loop {
+            let mut answered = [0; 8];
+            match receive(&self.socket, &mut answered)? {
+                (0, _) => return Err(io::ErrorKind::BrokenPipe.into()),
+                (_, process) if answered == number => {
+                    return process.ok_or_else(|| io::ErrorKind::BrokenPipe.into());
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -87,7 +113,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let socket = self.shared.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A command whose exec hangs has the other end of its socket, too, so that closing it is not enough.
-        socket.iter().for_each(|socket| _ = send(socket, &[0], None));
+        socket.iter().for_each(|Asked { socket, .. }| _ = send(socket, &[0], None));
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
@@ -99,16 +125,21 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((one, other))
 }
 
-/// Starts a reader for each socket that arrives, and answers with its process; ends when a message comes without one. At the end all readers end that can, and none of these is left to
-/// whoever collects orphans here.
+/// Starts a reader for each socket that arrives, and answers with its process and the number that came with the socket; ends when a message
+/// comes without one. At the end all readers end that can, and none of these is left to whoever collects orphans here.
 fn keep(socket: &OwnedFd) {
-    let mut readers = Vec::new();
-    while let Ok((1.., Some(of_reader))) = receive(socket, &mut [0]) {
-        let process = fork(c"icecore-reader", of_reader, |socket| serve(&socket)).ok().and_then(|pid| {
+    rights::keep(Part::Keeper);
+    let (mut readers, mut number) = (Vec::new(), [0; 8]);
+    while let Ok((1.., Some(of_reader))) = receive(socket, &mut number) {
+        let work = |socket| {
+            rights::keep(Part::Reader);
+            serve(&socket);
+        };
+        let process = fork(c"icecore-reader", of_reader, work).ok().and_then(|pid| {
             let pid = Pid::from_raw(pid.cast_signed())?;
             pidfd_open(pid, PidfdFlags::empty()).ok()
         });
-        if send(socket, &[0], process.as_ref().map(OwnedFd::as_fd)).is_err() {
+        if send(socket, &number, process.as_ref().map(OwnedFd::as_fd)).is_err() {
             break;
         }
         readers.extend(process);
@@ -200,5 +231,24 @@ impl Door {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::kill_process;
+
+    use super::*;
+
+    #[test]
+    fn a_late_answer_of_the_keeper_is_not_taken_for_the_next_one() {
+        let keeper = Keeper::start().expect("a process");
+        kill_process(keeper.pid, Signal::STOP).expect("ours");
+        assert!(keeper.shared.reader().is_err(), "it does not answer");
+        kill_process(keeper.pid, Signal::CONT).expect("ours");
+        let reader = keeper.shared.reader().expect("it answers");
+        let _ = pidfd_send_signal(&reader.process, Signal::KILL);
+        let ended = receive(&reader.socket, &mut [0]);
+        assert_eq!(ended.expect("this one has ended").0, 0);
     }
 }

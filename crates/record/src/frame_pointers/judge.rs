@@ -12,6 +12,7 @@ use super::ENOUGH;
 use super::go::{GoPlaces, go};
 use crate::foreign::{Door, ForeignFile};
 use crate::machine::identity::{Identity, MapFile};
+use crate::sys::rights::{self, Part};
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
 const MAX_FUNCTIONS: usize = 2048;
@@ -48,6 +49,7 @@ impl Judge {
         let (requests, received) = sync_channel::<Request>(MAX_WAITING);
         let (answer, answers) = channel();
         Builder::new().name("icecore-judge".to_owned()).spawn(move || {
+            rights::keep(Part::Judge);
             for request in received {
                 let judged = request.place.open(&request.identity, &door).map(|file| judged(&file, &door));
                 if answer.send((request.image, judged)).is_err() {

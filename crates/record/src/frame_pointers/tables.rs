@@ -27,6 +27,7 @@ use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile, Mapped};
 use crate::kernel::sampler;
 use crate::kernel::wire::{FileKey, NoTable};
+use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
 
 /// How often a file must be hit before its tables are compiled.
@@ -110,6 +111,7 @@ impl Tables {
         let (sender, received) = sync_channel(MAX_OPEN);
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
+            rights::keep(Part::Tables);
             // An error has no consequence: whoever keeps tables next removes what is too much.
             kept.iter().for_each(|kept| drop(kept.trim()));
             let _ = serve(&received, &answer, Filled::new(sampler), kept.as_ref(), &door);

@@ -33,6 +33,7 @@ use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Event, Options, Target, Unwind};
 use crate::sys::child::{self, Paused, Started};
+use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
 use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
@@ -50,6 +51,9 @@ const FILES_NEEDED: usize = 64;
 /// The note about the period of a timer.
 const VARIED: &str = "sampling intervals are jittered: every 8 samples, or 8 ms, each CPU gets another one, from a half to one and a half of the \
      period, so that no program runs in step with them";
+
+/// The note about a kernel without CONFIG_SECCOMP_FILTER.
+const ANY_CALL: &str = "this kernel refuses no system calls (CONFIG_SECCOMP_FILTER): the processes that read files of others may make any";
 
 /// Makes a recording, and returns the exit code of the command (0 without one).
 ///
@@ -124,6 +128,11 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
                 .context("cannot create the process of the command")?,
         ),
     };
+    // The command inherits nothing from here on.
+    rights::gain_none();
+    if !rights::can_refuse() {
+        notes.push(ANY_CALL.to_owned());
+    }
     let mut targets = targets::add(&sampler, &options.target, paused.as_ref())?;
     sampler.arm_tasks()?;
     targets::forget_the_dead(&sampler, &options.target);
@@ -158,7 +167,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let (batches_to, batches) = sync_channel(WAITING);
         let (requested, refused, counts) = (stop.requested(), &refused, &counts);
         let (pace, wishes) = (options.pace(&events), wishes(options, requested, refused, counts));
-        let digest = move || digest::digest(&chunks, batches_to, processes, pace, wishes);
+        let digest = move || {
+            rights::keep(Part::Tracker);
+            digest::digest(&chunks, batches_to, processes, pace, wishes)
+        };
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let pump = Pump {
             options,
@@ -174,7 +186,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         stop.check()?;
         let (writer, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
-        let store = move || store::store(writer, &batches, refused, counts);
+        let store = move || {
+            rights::keep(Part::Writer);
+            store::store(writer, &batches, refused, counts)
+        };
         let writer = spawn(scope, "icecore-writer", store)?;
         stop.let_the_second_abort().context("cannot listen for signals")?;
         if paused.is_some() {

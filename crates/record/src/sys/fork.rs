@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::rights;
+
 /// The descriptor of the socket in the new process.
 const SOCKET: i32 = 3;
 
@@ -31,6 +33,7 @@ pub(crate) fn fork(name: &std::ffi::CStr, socket: OwnedFd, work: impl FnOnce(Own
 
 /// Leaves everything of the original process behind, except for a socket, which is returned.
 fn apart(name: &std::ffi::CStr, socket: &OwnedFd) -> OwnedFd {
+    rights::hide();
     // SAFETY: plain system calls; the path and the name end with a zero. What fails leaves the process as it is, which does no harm. The
     // last value is the only owner of the socket.
     unsafe {
@@ -41,10 +44,10 @@ fn apart(name: &std::ffi::CStr, socket: &OwnedFd) -> OwnedFd {
         }
         // The kernel frees processes that this one starts as soon as they end.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        (0..SOCKET).for_each(|standard| _ = libc::dup2(nothing, standard));
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        (0..SOCKET).for_each(|standard| _ = libc::dup3(nothing, standard, 0));
         if socket.as_raw_fd() != SOCKET {
-            libc::dup2(socket.as_raw_fd(), SOCKET);
+            libc::dup3(socket.as_raw_fd(), SOCKET, 0);
         }
         libc::syscall(libc::SYS_close_range, SOCKET + 1, u32::MAX, 0);
         OwnedFd::from_raw_fd(SOCKET)

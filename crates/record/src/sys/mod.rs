@@ -10,6 +10,7 @@ pub(crate) mod probes;
 pub(crate) mod pty;
 pub(crate) mod queue;
 pub(crate) mod random;
+pub(crate) mod rights;
 pub(crate) mod terminal;
 pub(crate) mod tracefs;
 pub(crate) mod usage;

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 
+use super::rights::{self, Part};
+
 /// The relay looks at least this often for a new size, for other settings of the terminals, and whether it is in the foreground, ms.
 const LOOK_EVERY_MS: libc::c_int = 100;
 /// `_IOW('T', 0x36, int)` of asm-generic/ioctls.h: sends a signal to the foreground of a slave.
@@ -106,6 +108,7 @@ impl Ends {
         let is_over = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&is_over);
         let thread = Builder::new().name("icecore-relay".into()).spawn(move || {
+            rights::keep(Part::Helper);
             if self.pass(&until) {
                 set(self.outer.shows.as_raw_fd(), &self.outer.settings);
             }

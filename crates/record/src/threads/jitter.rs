@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::sys::perf;
+use crate::sys::rights::{self, Part};
 
 /// The number of samples in a stretch.
 const SAMPLES: u32 = 8;
@@ -70,7 +71,10 @@ impl Varying {
     pub(crate) fn begin(timers: Vec<(RawFd, Duration)>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
-        let run = move || vary(timers, &seen);
+        let run = move || {
+            rights::keep(Part::Helper);
+            vary(timers, &seen);
+        };
         // Without the thread the timers keep their period.
         let thread = thread::Builder::new().name("icecore-jitter".to_owned()).spawn(run).ok();
         Self { stop, thread }

@@ -11,6 +11,7 @@ use icecore_elf::Avma;
 use super::times::{DumpClock, Reading};
 use super::{Requested, dump, perf_map};
 use crate::foreign::{Door, ForeignFile};
+use crate::sys::rights::{self, Part};
 use crate::sys::usage;
 use crate::track::jit::Piece;
 
@@ -116,6 +117,7 @@ impl Teller {
         let (answer, answers) = channel();
         let work = move || {
             usage::background_priority();
+            rights::keep(Part::Jit);
             let mut budget = MAX_ALL_BYTES;
             for wanted in asked {
                 if answer.send(tell(wanted, &mut budget, &door)).is_err() {

@@ -20,6 +20,7 @@ use crate::settings::{Event, Options};
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
+use crate::sys::rights::{self, Part};
 use crate::threads::chunk::Chunk;
 use crate::threads::jitter::Varying;
 pub use begin::{Begin, Phase};
@@ -130,6 +131,7 @@ impl Pump<'_> {
         mut command: Option<&mut Child>,
     ) -> anyhow::Result<Pumped> {
         let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
+        rights::keep(Part::Main);
         let begun = Instant::now();
         self.looks.note();
         self.looks.longest.set(Duration::ZERO);
