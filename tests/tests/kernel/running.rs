@@ -402,15 +402,45 @@ fn root_a_command_of_another_user_has_a_terminal_like_that_of_the_recorder() {
 }
 
 #[test]
-fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
+fn root_a_recording_ends_in_time_while_its_program_does_not_start() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let served = Served::new(&dir.path().join("mount"), Path::new("/bin/true"), ServedTo::NobodyOpens);
-    for signal in [INTERRUPT, TERMINATE] {
+    for delay in [&[][..], &["--delay", "0.5"]] {
         let mut recorder = record();
         // The command, which ends only with its file system, has stderr as well.
         recorder
-            .args(["--force", "-o"])
+            .args(["--force", "-F", "499", "-d", "3"])
+            .args(delay)
+            .arg("-o")
+            .arg(&path)
+            .arg("--")
+            .arg(&served.file);
+        recorder.stderr(std::fs::File::create(dir.path().join("stderr")).expect("room"));
+        let begun = Instant::now();
+        let code = recorder.status().expect("it runs").code();
+        let took = begun.elapsed();
+        let said = std::fs::read_to_string(dir.path().join("stderr")).expect("its messages");
+        assert!(took > Duration::from_secs(3) && took < Duration::from_secs(30), "{took:?}");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("the command did not start"), "{said}");
+        assert_intact(&path);
+        let receipt = json("info", &path)["receipt"].clone();
+        assert_eq!(receipt["ended_by"][0], "duration", "{receipt}");
+    }
+}
+
+#[test]
+fn root_a_program_that_does_not_start_does_not_keep_the_recorder() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let served = Served::new(&dir.path().join("mount"), Path::new("/bin/true"), ServedTo::NobodyOpens);
+    for signal in [INTERRUPT, TERMINATE] {
+        // A file of its own shows when recording has begun.
+        let path = dir.path().join(format!("{signal}.icecore"));
+        let mut recorder = record();
+        // The command, which ends only with its file system, has stderr as well.
+        recorder
+            .arg("-o")
             .arg(&path)
             .arg("--")
             .arg(&served.file)

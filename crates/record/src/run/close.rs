@@ -38,11 +38,11 @@ pub(super) fn close(
     sampler: &Sampler<'_>,
     stored: Stored,
     mut end: End<'_>,
-    (command, mut relay): (Option<Child>, Option<Relay>),
+    command: Option<(Child, Option<Relay>)>,
 ) -> anyhow::Result<u8> {
     let end_ns = end.pumped.end_ns;
     // If the command ended the recording, its exit code is known; otherwise it is waited for below.
-    let mut command = command;
+    let (mut command, mut relay) = command.map_or((None, None), |(child, relay)| (Some(child), relay));
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
         end.exit_code = Some(child::exit_code(child.wait()?));
         // The terminal is as it was before the summary is printed.

@@ -32,7 +32,7 @@ use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan::{self, Scan};
 use crate::settings::{Event, Options, Target, Unwind};
-use crate::sys::child::{self, Paused, Started};
+use crate::sys::child::{Paused, Started};
 use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
 use crate::threads::counts::Counts;
@@ -160,7 +160,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts) = (AtomicBool::new(false), Counts::default());
     let line = Line::new(options, &counts);
-    // Why the recording ends while the program of the command does not start.
+    // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
     let (pumped, digested, stored, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
@@ -197,32 +197,36 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         }
         let census = pump.count(&sampler, &begin, &mut seen);
         let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-        let started = paused.map(|paused| paused.start(&|| stop.check().is_err())).transpose();
-        let (mut command, relay) = match started.with_context(|| format!("cannot run `{program}`"))? {
-            None => (None, None),
-            Some(Started::Runs(child, relay)) => (Some(child), relay),
-            Some(Started::Hangs) => {
-                summary::tell(&format!(
-                    "icecore-record: the command did not start: the kernel still waits for the file of `{program}`, whose file system does \
-                     not answer\n"
-                ));
-                hung.set(stop.check().err());
-                (None, None)
-            }
-        };
+        let started = paused.map(Paused::start).transpose();
+        let mut command = started.with_context(|| format!("cannot run `{program}`"))?;
         if let Err(error) = output.keep() {
-            command.iter_mut().for_each(child::end);
+            command.into_iter().for_each(Started::end);
             return Err(error);
         }
         let pumped = pump.run(&mut sampler, (begin, seen, census), command.as_mut());
         live::remove();
-        if pumped.is_err() {
-            command.iter_mut().for_each(child::end);
-        }
+        let command = match (&pumped, command) {
+            (Err(_), command) => {
+                command.into_iter().for_each(Started::end);
+                None
+            }
+            (Ok(_), None) => None,
+            (Ok(_), Some(command)) => {
+                let running = command.running();
+                if running.is_none() {
+                    summary::tell(&format!(
+                        "icecore-record: the command did not start: the kernel still waits for the file of `{program}`, whose file system \
+                         does not answer\n"
+                    ));
+                    hung.set(Some(stop.check().err().map_or(FAILED, |Stopped { exit_code }| exit_code)));
+                }
+                running
+            }
+        };
         drop(pump);
         let digested = join(tracker)?;
         let stored = join(writer)?;
-        anyhow::Ok((pumped?, digested, stored, (command, relay)))
+        anyhow::Ok((pumped?, digested, stored, command))
     })?;
     // With --delay, probes are made when the notes are in the file already.
     sampler.take_notes().into_iter().for_each(|note| warn(options, &mut Vec::new(), note));
@@ -247,7 +251,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         left_out,
     };
     let code = close(options, &sampler, stored, end, command)?;
-    Ok(hung.get().map_or(code, |Stopped { exit_code }| exit_code))
+    Ok(hung.get().unwrap_or(code))
 }
 
 /// Lists what this kernel or the recorder's privileges do not give, of what the options need.

@@ -7,13 +7,14 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 use std::thread::{self, Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::pty::{Ends, Relay, Slave};
 use super::user::User;
 
-/// How often a program that does not start is looked at.
+/// How often a program that does not start is looked at, and how long nothing else is done meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+const MOST_STARTS_WITHIN: Duration = Duration::from_millis(250);
 
 /// Signals for which the recorder has handlers.
 const OURS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -31,13 +32,15 @@ pub(crate) struct Paused {
     terminal: Option<Ends>,
 }
 
-/// What became of the command after the recorder let its process run the program.
+/// The command after the recorder let its process run the program.
 #[derive(Debug)]
-pub(crate) enum Started {
-    /// The program runs; the relay is between its terminal and that of the recorder.
-    Runs(Child, Option<Relay>),
-    /// The kernel still waits for the file of the program, and the recording is to end.
-    Hangs,
+pub struct Started {
+    pid: u32,
+    /// The thread that waits until the program runs.
+    spawn: Option<JoinHandle<io::Result<Child>>>,
+    child: Option<Child>,
+    /// What is between its terminal and that of the recorder.
+    relay: Option<Relay>,
 }
 
 impl Paused {
@@ -94,26 +97,59 @@ impl Paused {
         self.pid
     }
 
-    /// Lets the process run its program, and waits until it does, or until the recording is to end.
+    /// Lets the process run its program, and waits for a moment until it does. While a file system does not answer, that never comes.
     ///
     /// # Errors
     /// If the program cannot be run.
-    pub(crate) fn start(mut self, is_over: &dyn Fn() -> bool) -> io::Result<Started> {
+    pub(crate) fn start(mut self) -> io::Result<Started> {
         let (Some(mut go), Some(spawn)) = (self.go.take(), self.spawn.take()) else {
             return Err(io::Error::other("bug: a command was started twice"));
         };
         let relay = self.terminal.take().map(Ends::relay).transpose()?;
         go.write_all(&[1])?;
-        while !spawn.is_finished() {
-            if is_over() {
-                // While a file system does not answer, this comes into effect when it does.
-                // SAFETY: takes no pointers; nobody has waited for the process, so its id is its own.
-                unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
-                return Ok(Started::Hangs);
-            }
+        let until = Instant::now() + MOST_STARTS_WITHIN;
+        while !spawn.is_finished() && Instant::now() < until {
             thread::sleep(LOOK_EVERY);
         }
-        Ok(Started::Runs(join(spawn)?, relay))
+        let mut started = Started { pid: self.pid, spawn: Some(spawn), child: None, relay };
+        started.look()?;
+        Ok(started)
+    }
+}
+
+impl Started {
+    fn look(&mut self) -> io::Result<()> {
+        if let Some(spawn) = self.spawn.take_if(|spawn| spawn.is_finished()) {
+            self.child = Some(join(spawn)?);
+        }
+        Ok(())
+    }
+
+    /// Returns true if the program has ended.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub(crate) fn has_ended(&mut self) -> io::Result<bool> {
+        self.look()?;
+        self.child.as_mut().map_or(Ok(false), |child| Ok(child.try_wait()?.is_some()))
+    }
+
+    /// Returns the process, and what is between the terminals; `None` if the kernel still waits for the file of the program. Then the process
+    /// ends as soon as it can.
+    pub(crate) fn running(mut self) -> Option<(Child, Option<Relay>)> {
+        if self.look().is_ok() && self.child.is_none() {
+            // SAFETY: takes no pointers; nobody has waited for the process, so its id is its own.
+            unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
+        }
+        Some((self.child?, self.relay))
+    }
+
+    /// Ends a command that nobody records.
+    pub(crate) fn end(self) {
+        if let Some((mut child, _)) = self.running() {
+            terminate(&child);
+            let _ = child.wait();
+        }
     }
 }
 
@@ -155,12 +191,6 @@ pub(crate) fn is_in_own_group(child: &Child) -> bool {
     unsafe { libc::getpgid(child.id() as libc::pid_t) == libc::getpgrp() }
 }
 
-/// Ends a command that nobody records.
-pub(crate) fn end(child: &mut Child) {
-    terminate(child);
-    let _ = child.wait();
-}
-
 /// Returns true if this process ignores a signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: an all-zero sigaction is a valid value, and without a new one sigaction only writes to it.
@@ -193,9 +223,7 @@ mod tests {
         let paused =
             Paused::new(&["sh".into(), "-c".into(), "exit 7".into()], false, None).expect("a process");
         let pid = paused.pid();
-        let Started::Runs(mut child, _) = paused.start(&|| false).expect("sh is there") else {
-            panic!("it runs")
-        };
+        let (mut child, _) = paused.start().expect("sh is there").running().expect("it runs");
         assert_eq!((child.id(), exit_code(child.wait().expect("ours"))), (pid, 7));
     }
 
@@ -203,6 +231,6 @@ mod tests {
     fn what_cannot_be_executed_is_an_error_at_the_start() {
         let paused = Paused::new(&["/nonexistent/program".into()], false, None)
             .expect("the process itself is no problem");
-        assert_eq!(paused.start(&|| false).expect_err("no such file").kind(), io::ErrorKind::NotFound);
+        assert_eq!(paused.start().expect_err("no such file").kind(), io::ErrorKind::NotFound);
     }
 }

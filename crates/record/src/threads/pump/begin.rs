@@ -1,12 +1,12 @@
 //! The beginning of sampling, which `--delay` puts off.
 
-use std::process::Child;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::{Progress, Pump, Reason, take_into};
 use crate::kernel::events::Opened;
 use crate::kernel::sampler::Sampler;
+use crate::sys::child::Started;
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::threads::chunk::Chunk;
@@ -36,7 +36,7 @@ impl Pump<'_> {
         sampler: &mut Sampler<'_>,
         begin: Begin,
         seen: &mut Progress,
-        command: Option<&mut Child>,
+        command: Option<&mut Started>,
     ) -> anyhow::Result<(u64, Option<Reason>)> {
         let (at_ns, opened) = match begin {
             Begin::Began(began_ns) => {
@@ -65,7 +65,7 @@ impl Pump<'_> {
         sampler: &Sampler<'_>,
         at_ns: u64,
         seen: &mut Progress,
-        mut command: Option<&mut Child>,
+        mut command: Option<&mut Started>,
     ) -> anyhow::Result<Option<Reason>> {
         let until = Instant::now() + Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns()));
         let taken = Mutex::new(Vec::new());

@@ -3,12 +3,12 @@
 mod begin;
 mod progress;
 
-use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use icecore_format::records::EndReason;
 use libbpf_rs::RingBuffer;
 
@@ -17,6 +17,7 @@ use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
 use crate::proc::scan::Scan;
 use crate::settings::{Event, Options};
+use crate::sys::child::Started;
 use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
@@ -128,7 +129,7 @@ impl Pump<'_> {
         &self,
         sampler: &mut Sampler<'_>,
         (begin, mut seen, mut census): (Begin, Progress, Census<'_>),
-        mut command: Option<&mut Child>,
+        mut command: Option<&mut Started>,
     ) -> anyhow::Result<Pumped> {
         let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
         rights::keep(Part::Main);
@@ -191,14 +192,12 @@ impl Pump<'_> {
         &self,
         sampler: &Sampler<'_>,
         until: Option<Instant>,
-        command: Option<&mut Child>,
+        command: Option<&mut Started>,
     ) -> anyhow::Result<Option<Reason>> {
         self.looks.note();
-        let has_ended =
-            |child: &mut Child| child.try_wait().map(|status: Option<ExitStatus>| status.is_some());
         Ok(if self.refused.load(Ordering::Relaxed) {
             Some(Reason::WriteFailed)
-        } else if command.map_or(Ok(false), has_ended)? {
+        } else if command.map_or(Ok(false), Started::has_ended).context("cannot run the command")? {
             Some(Reason::Command)
         } else if self.is_stopped() {
             Some(Reason::Signal)
