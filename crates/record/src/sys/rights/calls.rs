@@ -39,6 +39,8 @@ const fn one_of(number: libc::c_long, position: u8, values: &'static [u64]) -> C
 
 /// The flags with which a file is opened for writing, or made.
 const WRITES: libc::c_int = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+/// uapi/linux/bpf.h `BPF_PROG_LOAD`
+const PROGRAMS: &[u64] = &[5];
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -140,20 +142,54 @@ const PARSER: &[Call] = &[
     any(libc::SYS_gettid),
 ];
 
+/// What no thread does once it has begun its work: it runs no program, looks into no process by force, connects to nobody, and changes neither
+/// mounts, namespaces, users nor modules of the kernel.
+const NEVER: &[Call] = &[
+    any(libc::SYS_execve),
+    any(libc::SYS_execveat),
+    any(libc::SYS_ptrace),
+    any(libc::SYS_process_vm_readv),
+    any(libc::SYS_process_vm_writev),
+    any(libc::SYS_socket),
+    any(libc::SYS_connect),
+    any(libc::SYS_bind),
+    any(libc::SYS_mount),
+    any(libc::SYS_umount2),
+    any(libc::SYS_pivot_root),
+    any(libc::SYS_chroot),
+    any(libc::SYS_setns),
+    any(libc::SYS_unshare),
+    any(libc::SYS_setuid),
+    any(libc::SYS_setresuid),
+    any(libc::SYS_setgid),
+    any(libc::SYS_setresgid),
+    any(libc::SYS_init_module),
+    any(libc::SYS_finit_module),
+    any(libc::SYS_delete_module),
+    one_of(libc::SYS_bpf, 0, PROGRAMS),
+];
+
 /// Limits the system calls of this thread, and of what it starts, as SECURITY.md says.
 pub(super) fn limit(part: Part) -> Result<(), seccompiler::Error> {
-    let (lists, otherwise): (&[&[Call]], _) = match part {
-        Part::Keeper => (&[MEMORY, PROC, READER, KEEPER], SeccompAction::KillProcess),
-        Part::Reader => (&[MEMORY, PROC, READER], SeccompAction::KillProcess),
-        Part::Judge => (&[MEMORY, PROC, PARSER], SeccompAction::Errno(libc::EPERM as u32)),
-        Part::Jit => (&[MEMORY, PARSER], SeccompAction::Errno(libc::EPERM as u32)),
-        Part::Main | Part::Tracker | Part::Writer | Part::Tables | Part::Helper => return Ok(()),
-    };
-    apply_filter(&compiled(lists, otherwise)?)
+    let fails = SeccompAction::Errno(libc::EPERM as u32);
+    let only = |lists: &[&[Call]], otherwise| compiled(lists, SeccompAction::Allow, otherwise);
+    apply_filter(&match part {
+        Part::Keeper => only(&[MEMORY, PROC, READER, KEEPER], SeccompAction::KillProcess),
+        Part::Reader => only(&[MEMORY, PROC, READER], SeccompAction::KillProcess),
+        Part::Judge => only(&[MEMORY, PROC, PARSER], fails),
+        Part::Jit => only(&[MEMORY, PARSER], fails),
+        Part::Main | Part::Tracker | Part::Writer | Part::Tables | Part::Helper => {
+            compiled(&[NEVER], fails, SeccompAction::Allow)
+        }
+    }?)
 }
 
-/// Returns a filter that allows the listed system calls.
-fn compiled(lists: &[&[Call]], otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
+/// Returns a filter that does one thing at the listed system calls, and another one at all others.
+fn compiled(
+    lists: &[&[Call]],
+    listed: SeccompAction,
+    otherwise: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::new();
     for call in lists.iter().copied().flatten() {
         let any_of: Result<Vec<SeccompRule>, _> = call
@@ -164,7 +200,7 @@ fn compiled(lists: &[&[Call]], otherwise: SeccompAction) -> Result<BpfProgram, B
         rules.insert(call.number, any_of?);
     }
     let machine = std::env::consts::ARCH.try_into()?;
-    SeccompFilter::new(rules, otherwise, SeccompAction::Allow, machine)?.try_into()
+    SeccompFilter::new(rules, otherwise, listed, machine)?.try_into()
 }
 
 fn rule(argument: &Argument, value: u64) -> Result<SeccompRule, BackendError> {
