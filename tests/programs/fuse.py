@@ -1,10 +1,10 @@
 """Serves one file by FUSE, and stops answering when it is told to.
 
-    fuse.py FOLDER FILE [USER|unopened]
+    fuse.py FOLDER FILE [USER|unopened|unread]
 
 It mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM. With USER only that user may open the
-file: not even root may, as with each FUSE mount without `allow_other`. With `unopened` it answers nobody who opens the file. After SIGUSR1 it
-answers nothing any more.
+file: not even root may, as with each FUSE mount without `allow_other`. With `unopened` it answers nobody who opens the file, with
+`unread` nobody who reads it. After SIGUSR1 it answers nothing any more.
 
 The kernel remembers nothing of the file, so that each look at it asks the server.
 
@@ -17,15 +17,17 @@ import struct
 import sys
 import time
 
-LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 36, 42
+LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
+INTERRUPT, BATCH_FORGET = 36, 42
 NO_ENTRY, NO_CALL = -2, -38
 MNT_DETACH = 2
 
 libc = ctypes.CDLL(None, use_errno=True)
 folder, content = os.fsencode(sys.argv[1]), open(sys.argv[2], "rb").read()
 device = os.open("/dev/fuse", os.O_RDWR)
-opens = sys.argv[3:] != ["unopened"]
-user = int(sys.argv[3]) if opens and len(sys.argv) > 3 else 0
+mode = sys.argv[3] if len(sys.argv) > 3 else "0"
+unanswered = {"unopened": OPEN, "unread": READ}.get(mode)
+user = 0 if unanswered else int(mode)
 others = "" if user else ",allow_other"
 options = f"fd={device},rootmode=40000,user_id={user},group_id={user}{others}".encode()
 if libc.mount(b"icecore", folder, b"fuse", 6, options):
@@ -65,6 +67,8 @@ def answer(opcode, node, body):
         return struct.pack("<Q2I", 0, 0, 0) + attributes(node)
     if opcode == OPEN:
         return struct.pack("<Q2I", 1, 0, 0)
+    if opcode == STATFS:
+        return struct.pack("<5Q10I", 1, 0, 0, 1, 0, 4096, 255, 4096, *[0] * 7)
     if opcode == READ:
         offset, size = struct.unpack_from("<QI", body, 8)
         return content[offset : offset + size]
@@ -81,7 +85,7 @@ while True:
     while not answers:
         time.sleep(60)
     length, opcode, unique, node = struct.unpack_from("<2I2Q", request)
-    if opcode in (FORGET, BATCH_FORGET, INTERRUPT) or opcode == OPEN and not opens:
+    if opcode in (FORGET, BATCH_FORGET, INTERRUPT, unanswered):
         continue
     reply = answer(opcode, node, request[40:length])
     error, data = (reply, b"") if isinstance(reply, int) else (0, reply)

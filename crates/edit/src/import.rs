@@ -44,6 +44,7 @@ use serde::Serialize;
 use crate::Error;
 use icecore_profile::recording::damage::DamageRow;
 use icecore_profile::watch::Watch;
+use icecore_symbolize::image::Door;
 use jit::RecordedAt;
 use perf_data::{Attr, PerfData};
 use samples::{Counts, Samples};
@@ -79,11 +80,11 @@ pub struct NotImported {
     pub count: u64,
 }
 
-/// Writes the samples of a perf.data file.
+/// Writes the samples of a perf.data file; `door` leads to the files of this machine that it names.
 ///
 /// # Errors
 /// If the file is no perf.data file, its records do not identify their events, or the output cannot be written.
-pub fn import(file: File, writer: &mut Writer, watch: &dyn Watch) -> Result<Imported, Error> {
+pub fn import(file: File, writer: &mut Writer, door: &Door, watch: &dyn Watch) -> Result<Imported, Error> {
     let changed_unix_ns = changed(&file);
     let data = PerfData::read(file)?;
     let mut world = World::of(&data);
@@ -93,7 +94,7 @@ pub fn import(file: File, writer: &mut Writer, watch: &dyn Watch) -> Result<Impo
     if session.kernel {
         session.notes.push(functions.note.clone());
     }
-    here::identify(&mut world.images, &world.strings, session.start_unix_ns);
+    here::identify(&mut world.images, &world.strings, session.start_unix_ns, door);
     ids::append(writer, &session)?;
     write::world(writer, &world)?;
     watch.begin("importing samples", data.samples.len() as u64);

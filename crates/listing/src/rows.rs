@@ -212,7 +212,7 @@ impl SourceRow {
         Self {
             file: file.map(str::to_owned),
             path: source.as_ref().and_then(|source| match &source.origin {
-                Origin::Here(path) => Some(path.display().to_string()),
+                Origin::Here { path, .. } => Some(path.display().to_string()),
                 Origin::Recording => None,
             }),
             origin: source.as_ref().map(|source| source.origin.code()),

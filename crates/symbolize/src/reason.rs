@@ -21,6 +21,8 @@ pub enum Reason {
     ImageUnreadable,
     /// The file may not be opened: not even root may, if it is on FUSE without `allow_other`, or on NFS with `root_squash`.
     ImageDenied,
+    /// The file system of the file, or one on the way to it, did not answer in time (FUSE, NFS).
+    NoAnswer,
     /// The image is the right one, and neither symbols nor DWARF cover the address.
     NoSymbol,
     /// JIT code, in anonymous memory.
@@ -37,7 +39,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Unmapped,
         Self::ImageMissing,
         Self::NotAFile,
@@ -46,6 +48,7 @@ impl Reason {
         Self::ImageUnproven,
         Self::ImageUnreadable,
         Self::ImageDenied,
+        Self::NoAnswer,
         Self::NoSymbol,
         Self::Jit,
         Self::Vdso,
@@ -68,6 +71,7 @@ impl Reason {
             Self::ImageUnproven => "image_unproven",
             Self::ImageUnreadable => "image_unreadable",
             Self::ImageDenied => "image_denied",
+            Self::NoAnswer => "no_answer",
             Self::NoSymbol => "no_symbol",
             Self::Jit => "jit",
             Self::Vdso => "vdso",
@@ -89,6 +93,7 @@ impl fmt::Display for Reason {
             Self::ImageUnproven => "another file of the same size and time lies there",
             Self::ImageUnreadable => "file cannot be read",
             Self::ImageDenied => "file may not be opened",
+            Self::NoAnswer => "file system did not answer in time",
             Self::NoSymbol => "no symbol",
             Self::Jit => "JIT code",
             Self::Vdso => "vdso",

@@ -76,6 +76,8 @@ pub struct SourceText {
     pub text: Vec<u8>,
     /// Its path on this machine.
     pub path: PathBuf,
+    /// Its path with symbolic links resolved.
+    pub real_path: PathBuf,
     /// Whether it is what was compiled.
     pub proof: Proof,
     /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
@@ -140,7 +142,7 @@ pub fn find(
     let below = below.map(|path| (ElfFile::open(&path), path));
     let as_compiled = std::iter::once_with(|| {
         let (_, spot) = search.spot(own);
-        (spot.open(), spot.shown())
+        (search.open(&spot), spot.shown())
     });
     for (file, path) in below.chain(as_compiled) {
         match read(file, path, checksums) {
@@ -163,7 +165,10 @@ fn read(file: Result<ElfFile, Reason>, path: PathBuf, checksums: &Checksums) -> 
     let text = file.bytes(FileOff(0), file.len).filter(|text| !text.contains(&0));
     let Some(text) = text else { return Err(NoSource::NotText(path)) };
     match checksums.judge(&text) {
-        Some(proof) => Ok(SourceText { text, path, proof, modified_unix_ns: file.modified_unix_ns }),
+        Some(proof) => {
+            let ElfFile { real_path, modified_unix_ns, .. } = file;
+            Ok(SourceText { text, path, real_path, proof, modified_unix_ns })
+        }
         None => Err(NoSource::Differs(path)),
     }
 }

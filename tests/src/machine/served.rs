@@ -24,6 +24,8 @@ pub enum ServedTo {
     User(u32),
     /// All, until they open the file.
     NobodyOpens,
+    /// All, until they read the file.
+    NobodyReads,
 }
 
 impl Served {
@@ -39,6 +41,7 @@ impl Served {
             ServedTo::All => None,
             ServedTo::User(user) => Some(user.to_string()),
             ServedTo::NobodyOpens => Some("unopened".to_owned()),
+            ServedTo::NobodyReads => Some("unread".to_owned()),
         });
         let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is installed");
         let mut said = String::new();

@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, Sample, Served, ServedTo, needs_perf, python, record, text, wait_until,
+    Recorded, Sample, Served, ServedTo, needs_perf, python, record, report_output, send, text, wait_until,
 };
 
 /// Ends a program when it is dropped.
@@ -226,4 +226,51 @@ fn root_perf_beside_a_recording_reads_its_own_file() {
         let read = perf(&["report", "--stdio", "-i", data]);
         assert!(read.status.success() && text(&read.stdout).contains("computes"), "{}", text(&read.stderr));
     }
+}
+
+/// Runs a report with 30 seconds to end; a process that waits for a file system cannot be killed.
+fn reported(args: &[&str]) -> serde_json::Value {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let begun = Instant::now();
+    std::thread::spawn(move || drop(sender.send(report_output(&args))));
+    let output = receiver.recv_timeout(Duration::from_secs(30)).expect("the report ends");
+    println!("{:?}", begun.elapsed());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn root_a_report_ends_without_the_names_of_files_whose_file_system_does_not_answer() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let program = compiled(dir.path(), "compiled", "computes", 1000, &[]);
+    let mount = dir.path().join("mount");
+    let served = Served::new(&mount, &program, ServedTo::All);
+    let recorded = Recorded::new(&["-F", "499", "-q", "--embed", "none"], &[&served.file]);
+    let recording = recorded.path().display().to_string();
+    let names = |view: &str| reported(&[view, &recording, "--json", "--no-cache"]);
+    let named = |top: &serde_json::Value| {
+        top["rows"].as_array().expect("rows").iter().any(|row| row["name"] == "computes")
+    };
+    assert!(named(&names("top")), "a file system that answers");
+    served.fall_silent();
+    let asks = |served: Served, what: &str| {
+        assert!(!named(&names("top")), "{what}");
+        let missing = names("missing");
+        let rows = missing["names"].as_array().expect("a list");
+        assert!(rows.iter().any(|row| row["reason"] == "no_answer"), "{what}: {missing:#}");
+        let mut waits = Command::new(icecore_tests::machine::program("icecore-report"));
+        let mut waits = Running::new(waits.args(["top", &recording, "--no-cache"]).stdout(Stdio::null()));
+        std::thread::sleep(Duration::from_millis(500));
+        send(libc::SIGINT, waits.0.id());
+        wait_until("Ctrl-C ends the report", || waits.0.try_wait().expect("a child").is_some());
+        drop(served);
+        std::fs::remove_dir(&mount).expect("unmounted");
+    };
+    asks(served, "silent");
+    asks(Served::new(&mount, &program, ServedTo::NobodyOpens), "unopened");
+    asks(Served::new(&mount, &program, ServedTo::NobodyReads), "unread");
+    let served = Served::new(&mount, &program, ServedTo::All);
+    assert!(named(&names("top")), "it answers again");
+    drop(served);
 }

@@ -16,8 +16,15 @@ fn view(bytes: &[u8], view: &str) -> (u8, Value, String) {
     let path = dir.path().join("x.icecore");
     std::fs::write(&path, bytes).expect("written");
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams =
-        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
+    let mut streams = Streams {
+        out: &mut out,
+        err: &mut err,
+        color: false,
+        width: None,
+        progress: false,
+        cache: None,
+        reader: None,
+    };
     let file = path.display().to_string();
     let code = run(["icecore-report", view, &file, "--json", "--threads", "2"], &mut streams);
     let text = String::from_utf8(err).expect("UTF-8").replace(&dir.path().display().to_string(), "DIR");
@@ -127,8 +134,15 @@ fn what_is_no_recording_is_refused_with_exit_code_2() {
         assert!(err.contains(cause), "{err}");
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams =
-        Streams { out: &mut out, err: &mut err, color: false, width: None, progress: false, cache: None };
+    let mut streams = Streams {
+        out: &mut out,
+        err: &mut err,
+        color: false,
+        width: None,
+        progress: false,
+        cache: None,
+        reader: None,
+    };
     assert_eq!(run(["icecore-report", "/no/such/file"], &mut streams), 2);
     let text = String::from_utf8(err).expect("UTF-8");
     assert_eq!(
@@ -172,6 +186,7 @@ fn a_broken_pipe_is_no_failure() {
             width: None,
             progress: false,
             cache: None,
+            reader: None,
         };
         let file = path.display().to_string();
         let args = ["icecore-report", "--quiet"].iter().chain(line).copied().chain([file.as_str()]);

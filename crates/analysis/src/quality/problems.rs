@@ -235,6 +235,9 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
              may, or give copies with --symbols"
                 .to_owned()
         }
+        Reason::NoAnswer => {
+            format!(": file systems did not answer in time; {missing}; give copies with --symbols")
+        }
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
         Reason::Jit => match facts.runtime {

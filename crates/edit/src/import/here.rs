@@ -5,48 +5,42 @@
 //! is the file that ran. Its build-id, or without one its size and time of change, then identify it as in any recording.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use icecore_format::records::{Image, ImageKind};
 
-use icecore_symbolize::image::ElfFile;
+use icecore_symbolize::image::{Door, ElfFile, Inode};
 
 /// Identifies images without a build-id by the files here, if these are the same.
-pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64) {
+pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], began_unix_ns: u64, door: &Door) {
     for image in images.iter_mut().filter(|image| image.kind == ImageKind::FILE && image.build_id.is_empty())
     {
         let path = (image.path as usize).checked_sub(1).and_then(|position| strings.get(position));
         let Some(path) = path.map(|path| Path::new(OsStr::from_bytes(path))) else { continue };
-        let file = fs::metadata(path).ok().filter(|file| is_same(file, image, began_unix_ns));
+        let file = door.open(None, path).ok().filter(|file| is_same(file, image, began_unix_ns));
         let Some(file) = file else { continue };
-        image.size_bytes = file.size();
-        image.modified_unix_ns = unix_ns(file.mtime(), file.mtime_nsec());
-        image.build_id = build_id(path, image).unwrap_or_default();
+        image.size_bytes = file.len;
+        image.modified_unix_ns = file.modified_unix_ns;
+        image.build_id = file.layout().map(|layout| layout.build_id).unwrap_or_default();
     }
 }
 
-/// Returns the build-id of the file at a path, if the file still has this size and time.
-fn build_id(path: &Path, image: &Image) -> Option<Vec<u8>> {
-    let file = ElfFile::open(path).ok()?;
-    let is_it = (file.len, file.modified_unix_ns) == (image.size_bytes, image.modified_unix_ns);
-    is_it.then(|| file.layout().ok().map(|layout| layout.build_id))?
-}
-
-fn is_same(file: &fs::Metadata, image: &Image, began_unix_ns: u64) -> bool {
-    let is_unchanged = unix_ns(file.ctime(), file.ctime_nsec()) < began_unix_ns;
-    file.is_file() && image.inode != 0 && (file.dev(), file.ino()) == (image.dev, image.inode) && is_unchanged
-}
-
-fn unix_ns(seconds: i64, ns: i64) -> u64 {
-    u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns as u64)
+fn is_same(file: &ElfFile, image: &Image, began_unix_ns: u64) -> bool {
+    let recorded = Inode { device: image.dev, number: image.inode };
+    image.inode != 0 && file.inode == Some(recorded) && file.changed_unix_ns < began_unix_ns
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    fn unix_ns(seconds: i64, ns: i64) -> u64 {
+        seconds as u64 * 1_000_000_000 + ns as u64
+    }
 
     #[test]
     fn a_file_is_the_one_that_ran_only_if_nothing_has_changed() {
@@ -66,7 +60,7 @@ mod tests {
         };
         let identified = |image: &Image, began| {
             let mut images = [image.clone()];
-            identify(&mut images, &strings, began);
+            identify(&mut images, &strings, began, &Door::default());
             let [image] = images;
             (image.size_bytes, image.modified_unix_ns)
         };
@@ -95,7 +89,7 @@ mod tests {
             let (build_id, size_bytes, modified_unix_ns) = (vec![], 0, 0);
             let kind = ImageKind::FILE;
             let mut images = [Image { kind, path: 1, build_id, dev, inode, size_bytes, modified_unix_ns }];
-            identify(&mut images, &strings, unix_ns(there.ctime(), there.ctime_nsec()) + 1);
+            identify(&mut images, &strings, unix_ns(there.ctime(), there.ctime_nsec()) + 1, &Door::default());
             let [image] = images;
             (image.build_id, image.size_bytes)
         };

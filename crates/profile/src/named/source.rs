@@ -42,7 +42,12 @@ pub enum Origin {
     /// In the recording; `pack` has judged it.
     Recording,
     /// On this machine.
-    Here(PathBuf),
+    Here {
+        /// As the user and the compiler name it.
+        path: PathBuf,
+        /// With symbolic links resolved.
+        real_path: PathBuf,
+    },
 }
 
 impl Origin {
@@ -50,7 +55,7 @@ impl Origin {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Recording => "recording",
-            Self::Here(_) => "here",
+            Self::Here { .. } => "here",
         }
     }
 }
@@ -66,9 +71,8 @@ impl Source {
 pub const GIVE_ITS_FOLDER: &str = "nothing proves that the file here is what was compiled, and a program can name any file as its source: give its folder with \
      --source-dir";
 
-/// Returns true if a file lies below one of the folders, wherever links and `..` lead.
-fn is_below(path: &Path, dirs: &[PathBuf]) -> bool {
-    let Ok(file) = std::fs::canonicalize(path) else { return false };
+/// Returns true if a file, given without links and `..`, lies below one of the folders, wherever their links lead.
+fn is_below(file: &Path, dirs: &[PathBuf]) -> bool {
     dirs.iter().any(|dir| std::fs::canonicalize(dir).is_ok_and(|dir| file.starts_with(dir)))
 }
 
@@ -102,7 +106,7 @@ impl SourceFinder<'_> {
         match &source.origin {
             _ if source.proof == Proof::Md5 => true,
             Origin::Recording => true,
-            Origin::Here(path) => is_below(path, self.dirs),
+            Origin::Here { real_path, .. } => is_below(real_path, self.dirs),
         }
     }
 
@@ -123,7 +127,12 @@ impl Source {
 
     fn here(found: SourceText, linked_unix_ns: u64) -> Self {
         let times = (found.modified_unix_ns, linked_unix_ns);
-        Self::of(found.text, Origin::Here(found.path), found.proof, times)
+        Self::of(
+            found.text,
+            Origin::Here { path: found.path, real_path: found.real_path },
+            found.proof,
+            times,
+        )
     }
 
     fn of(

@@ -101,7 +101,7 @@ fn compared<T>(
     let wanted = wanted(options)?;
     let select = &options.select;
     let servers = lookup::servers(&select.lookup)?;
-    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams)?;
     let recordings = wanted.iter().map(|piece| input::open_by_index(&piece.path));
     let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
     for (piece, recording) in wanted.iter().zip(&recordings) {

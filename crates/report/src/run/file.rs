@@ -18,10 +18,7 @@ pub(super) fn info(options: &cli::Info, global: &Global, streams: &mut Streams<'
     let info = if options.sizes { info.with_sizes(&recording)? } else { info };
     let info = if options.symbol_source {
         let servers = lookup::servers(&options.lookup)?;
-        info.with_symbol_sources(
-            &recording,
-            &lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?,
-        )
+        info.with_symbol_sources(&recording, &lookup::search(&options.lookup, servers.as_ref(), streams)?)
     } else {
         info
     };

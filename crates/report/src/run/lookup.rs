@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
+use super::Streams;
 use crate::cli::Lookup;
 use icecore_files::private;
-use icecore_profile::named::cache::Cache;
 use icecore_symbolize::Known;
 use icecore_symbolize::debuginfod::{Fetched, Settings};
 use icecore_symbolize::image::{Search, Symbols, supports_sysroot};
@@ -22,7 +22,7 @@ use icecore_text::quantity::things;
 pub(super) fn search(
     lookup: &Lookup,
     servers: Option<&Settings>,
-    cache: Option<&Cache>,
+    streams: &Streams<'_>,
 ) -> anyhow::Result<Search> {
     let mut search = Search { maps: lookup.map.clone(), ..Search::default() };
     for dir in &lookup.debug_dir {
@@ -37,7 +37,9 @@ pub(super) fn search(
             .with_context(|| format!("cannot open sysroot `{}`", root.display()))?;
         search.sysroot = Some(root);
     }
-    search.known = cache.filter(|_| !lookup.no_cache).map(|cache| Arc::new(cache.clone()) as Arc<dyn Known>);
+    let cache = streams.cache.clone().filter(|_| !lookup.no_cache);
+    search.known = cache.map(|cache| Arc::new(cache) as Arc<dyn Known>);
+    search.door = streams.door();
     search.downloads = servers.map(|servers| servers.cache.folder().to_owned());
     Ok(search)
 }
@@ -96,14 +98,21 @@ fn directory(dir: &Path, what: &str) -> anyhow::Result<PathBuf> {
 mod tests {
     use super::*;
 
+    fn search(lookup: Lookup) -> anyhow::Result<Search> {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (out, err) = (&mut out, &mut err);
+        let streams =
+            Streams { out, err, color: false, width: None, progress: false, cache: None, reader: None };
+        super::search(&lookup, None, &streams)
+    }
+
     fn refusal<T>(result: anyhow::Result<T>) -> String {
         format!("{:#}", result.err().expect("refused"))
     }
 
     #[test]
     fn debug_directories_are_absolute_and_exist() {
-        let search =
-            |dir: &str| search(&Lookup { debug_dir: vec![dir.into()], ..Lookup::default() }, None, None);
+        let search = |dir: &str| search(Lookup { debug_dir: vec![dir.into()], ..Lookup::default() });
         let found = search("src").expect("the directory of this crate");
         assert_eq!(found.debug_dirs[1], std::env::current_dir().expect("a directory").join("src"));
         let text = refusal(search("/no/such"));
@@ -118,13 +127,11 @@ mod tests {
         let real = dir.path().canonicalize().expect("a real path");
         std::fs::create_dir(real.join("root")).expect("made");
         std::os::unix::fs::symlink("root", real.join("link")).expect("linked");
-        let found = search(&Lookup { sysroot: Some(real.join("link")), ..Lookup::default() }, None, None);
+        let found = search(Lookup { sysroot: Some(real.join("link")), ..Lookup::default() });
         assert_eq!(found.expect("a sysroot").sysroot, Some(real.join("root")));
-        let text =
-            refusal(search(&Lookup { sysroot: Some("/no/such".into()), ..Lookup::default() }, None, None));
+        let text = refusal(search(Lookup { sysroot: Some("/no/such".into()), ..Lookup::default() }));
         assert_eq!(text, "cannot open sysroot `/no/such`: No such file or directory (os error 2)");
-        let text =
-            refusal(search(&Lookup { symbols: vec!["Cargo.toml".into()], ..Lookup::default() }, None, None));
+        let text = refusal(search(Lookup { symbols: vec!["Cargo.toml".into()], ..Lookup::default() }));
         assert_eq!(text, "cannot open symbols directory `Cargo.toml`: not a directory");
     }
 

@@ -15,9 +15,11 @@ mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
+use icecore_symbolize::image;
 use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
@@ -42,6 +44,16 @@ pub struct Streams<'a> {
     pub progress: bool,
     /// What reports find out is kept there.
     pub cache: Option<Cache>,
+    /// The program that opens files on file systems that may not answer, if it is started as a reader; `None`: the report opens them itself, and
+    /// waits.
+    pub reader: Option<PathBuf>,
+}
+
+impl Streams<'_> {
+    /// Opens the way to files at paths that a recording names.
+    fn door(&self) -> image::Door {
+        self.reader.clone().map(image::Door::asking).unwrap_or_default()
+    }
 }
 
 impl std::fmt::Debug for Streams<'_> {
@@ -65,8 +77,9 @@ where
     // Whatever a view, a warning or an error is made of, this is the only way out.
     let mut out = Door::new(&mut *streams.out, if json { Kind::Json } else { text });
     let mut err = Door::new(&mut *streams.err, text);
-    let Streams { color, width, progress, ref cache, .. } = *streams;
-    let streams = &mut Streams { out: &mut out, err: &mut err, color, width, progress, cache: cache.clone() };
+    let Streams { color, width, progress, ref cache, ref reader, .. } = *streams;
+    let (cache, reader) = (cache.clone(), reader.clone());
+    let streams = &mut Streams { out: &mut out, err: &mut err, color, width, progress, cache, reader };
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {

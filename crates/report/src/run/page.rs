@@ -60,7 +60,7 @@ pub(super) fn with_page<T>(
     then: impl FnOnce(Page, &[PageSide<'_>], &mut Screen<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let servers = lookup::servers(&select.lookup)?;
-    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams)?;
     let recordings = parts.iter().map(|part| input::open(part.path));
     let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
     for (part, recording) in parts.iter().zip(&recordings) {

@@ -24,7 +24,7 @@ pub(super) fn show<V: View + Args>(
     let file = &named_or_newest(source.file.as_deref(), global, streams)?;
     input::check(&select.filter())?;
     let servers = lookup::servers(&select.lookup)?;
-    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams)?;
     let open = if select.filter().skips_blocks() { input::open_by_index } else { input::open };
     let recording = open(file)?;
     input::check_events(file, &recording, &select.filter())?;

@@ -31,7 +31,7 @@ pub(super) fn trend(options: &Trend, global: &Global, streams: &mut Streams<'_>)
         bail!("cannot read two recordings from stdin: write one into a file");
     }
     let servers = lookup::servers(&select.lookup)?;
-    let search = lookup::search(&select.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let search = lookup::search(&select.lookup, servers.as_ref(), streams)?;
     let measured = options.files.par_iter().map(|path| recorded(path, options, &search, servers.as_ref()));
     let (mut recorded, mut left_out) = (Vec::new(), Vec::new());
     for (path, measured) in options.files.iter().zip(measured.collect::<Vec<_>>()) {

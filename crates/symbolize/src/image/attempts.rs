@@ -56,6 +56,8 @@ pub enum Outcome {
     Unreadable,
     /// The file may not be opened.
     Denied,
+    /// The file system of the file did not answer in time.
+    NoAnswer,
     /// The file has another build-id, or none.
     OtherBuild,
     /// There is no build-id, and size or modification time differ, or were not recorded.
@@ -79,6 +81,7 @@ impl Outcome {
             Self::NotAFile => "not_a_file",
             Self::Unreadable => "unreadable",
             Self::Denied => "denied",
+            Self::NoAnswer => "no_answer",
             Self::OtherBuild => "other_build",
             Self::Changed => "changed",
             Self::Unproven => "unproven",
@@ -94,6 +97,7 @@ impl Outcome {
             Self::NotAFile => Reason::NotAFile,
             Self::Unreadable => Reason::ImageUnreadable,
             Self::Denied => Reason::ImageDenied,
+            Self::NoAnswer => Reason::NoAnswer,
             Self::OtherBuild => Reason::BuildIdMismatch,
             Self::Changed => Reason::ImageChanged,
             Self::Unproven => Reason::ImageUnproven,
@@ -116,6 +120,7 @@ impl fmt::Display for Outcome {
             Self::NotAFile => "no regular file",
             Self::Unreadable => "cannot be read as ELF",
             Self::Denied => "permission denied",
+            Self::NoAnswer => "no answer in time",
             Self::OtherBuild => "another build",
             Self::Changed => "changed since the recording",
             Self::Unproven => {
@@ -133,6 +138,7 @@ impl From<Reason> for Outcome {
             Reason::ImageMissing => Self::Absent,
             Reason::NotAFile => Self::NotAFile,
             Reason::ImageDenied => Self::Denied,
+            Reason::NoAnswer => Self::NoAnswer,
             _ => Self::Unreadable,
         }
     }

@@ -66,7 +66,7 @@ impl<'s> DebugSearch<'s> {
     fn by_build_id(&mut self) {
         let search = self.search;
         for path in search.symbols.of_build_id(&self.build_id) {
-            self.try_build(FileSource::Symbols, &Spot::here(path.clone()));
+            self.try_build(FileSource::Symbols, &Spot::typed(path.clone()));
         }
         for suffix in [".debug", ""] {
             let Some(place) = places::by_build_id(&self.build_id, suffix) else { return };
@@ -153,7 +153,7 @@ impl<'s> DebugSearch<'s> {
                     let (source, outcome) = (FileSource::Debuginfod, Outcome::NotServed);
                     self.attempts.push(Attempt { source, path, outcome });
                 }
-                _ => self.try_build(FileSource::Debuginfod, &Spot::here(path)),
+                _ => self.try_build(FileSource::Debuginfod, &Spot::typed(path)),
             }
         }
     }
@@ -174,7 +174,7 @@ impl<'s> DebugSearch<'s> {
         if self.is_complete() {
             return None;
         }
-        let opened = spot.open().map_err(Outcome::from).and_then(|file| Ok((proof(&file)?, file)));
+        let opened = self.search.open(spot).map_err(Outcome::from).and_then(|file| Ok((proof(&file)?, file)));
         let outcome = match opened {
             Ok((layout, file)) => self.take(FoundFile { file, layout, source }),
             Err(outcome) => outcome,
@@ -245,7 +245,7 @@ impl<'s> DebugSearch<'s> {
     /// Finds the supplement of dwz.
     fn supplement(&mut self, of: &FoundFile, link: &Altlink) -> Option<FoundFile> {
         let search = self.search;
-        let here = |path: &Path| Spot::here(path.to_owned());
+        let here = |path: &Path| Spot::typed(path.to_owned());
         let in_tree = search.symbols.of_build_id(&link.build_id).iter();
         let in_tree = in_tree.map(|path| (FileSource::Symbols, here(path)));
         let by_id = places::by_build_id(&link.build_id, ".debug").into_iter();
@@ -260,9 +260,9 @@ impl<'s> DebugSearch<'s> {
         let installed = by_id.chain([named]).chain(in_dwz).map(|spot| (FileSource::DebugDir, spot));
         let download = search.downloads.as_deref();
         let download = download.and_then(|dir| places::download(dir, &link.build_id, "debuginfo"));
-        let download = download.map(|path| (FileSource::Debuginfod, Spot::here(path)));
+        let download = download.map(|path| (FileSource::Debuginfod, Spot::typed(path)));
         for (source, spot) in in_tree.chain(installed).chain(download) {
-            let opened = spot.open().map_err(Outcome::from);
+            let opened = search.open(&spot).map_err(Outcome::from);
             let opened = opened.and_then(|file| Ok((supplement(&file, link)?, file)));
             let outcome = opened.as_ref().map_or_else(|outcome| *outcome, |_| Outcome::Taken);
             self.attempts.push(Attempt { source, path: spot.shown(), outcome });

@@ -29,13 +29,13 @@ fn section(image: &FoundFile) -> Option<Gsym> {
 fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec<Attempt>) -> Option<Gsym> {
     let wanted = &image.layout.build_id;
     let in_tree = search.symbols.gsym_of_build_id(wanted).iter().cloned();
-    let in_tree = in_tree.map(|path| (FileSource::Symbols, Spot::here(path)));
+    let in_tree = in_tree.map(|path| (FileSource::Symbols, Spot::typed(path)));
     let name = image.file.real_path.file_name().unwrap_or_default();
     let beside = [search.beside(&image.file.real_path, name), search.spot(recorded).1];
     let beside = beside.into_iter().map(|spot| (FileSource::DebugDir, spot.with_suffix(SECTION)));
     for (source, spot) in in_tree.chain(beside) {
         // Few users have such files, so a path without one is not listed as an attempt.
-        let Ok(file) = spot.open() else { continue };
+        let Ok(file) = search.open(&spot) else { continue };
         let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
         let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
         attempts.push(Attempt { source, path: spot.shown(), outcome });

@@ -7,6 +7,7 @@
 mod attempts;
 pub(crate) mod budget;
 mod debug_search;
+mod door;
 mod files;
 mod finder;
 #[cfg(any(test, feature = "fixture"))]
@@ -30,6 +31,7 @@ use std::fmt::Write;
 pub use crate::identity::{Identity, Inode, Kind, Stamp};
 pub use attempts::{Attempt, FileSource, Outcome};
 pub use budget::refusals;
+pub use door::{Door, READER, answer_requests};
 pub(crate) use files::Gsym;
 pub use files::{Files, FoundFile, FoundState, Knowledge, Looked};
 pub use finder::{Carried, Finder};

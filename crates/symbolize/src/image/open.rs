@@ -1,7 +1,7 @@
 //! Opens a path from a recording without effects on what lies there.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const CHECKSUM_STEP: u64 = 1 << 18;
 /// A regular file. Its identity is not checked yet.
 #[derive(Debug)]
 pub struct ElfFile {
-    file: File,
+    pub(super) file: File,
     /// Path with symbolic links resolved.
     pub real_path: PathBuf,
     /// Its length, bytes.
@@ -37,11 +37,11 @@ pub struct ElfFile {
     /// Last modification, ns since 1970-01-01 UTC; 0 if unknown.
     pub modified_unix_ns: u64,
     /// The pieces that exist, if the file was composed of pieces.
-    present: Option<Present>,
+    pub(super) present: Option<Present>,
     /// Which file it is; `None` if it has no path.
     pub inode: Option<Inode>,
     /// Last change of its contents or its names, ns since 1970-01-01 UTC; 0 if it has no path.
-    pub(super) changed_unix_ns: u64,
+    pub changed_unix_ns: u64,
 }
 
 impl Inode {
@@ -72,7 +72,19 @@ impl ElfFile {
     /// Opens a regular file as a process would whose root directory is `root`: absolute links and `..` stay below it.
     pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<Self, Reason> {
         let below = root.join(path.strip_prefix("/").unwrap_or(path));
-        Self::at(&below, |flags| Ok(beneath(root, path, flags)?))
+        let open = |flags| Ok(beneath(root, path, flags, ResolveFlags::IN_ROOT)?);
+        Self::at(&below, open)
+    }
+
+    /// Opens a regular file below a folder, and on its file system; `None` if a link or a mount leads to another one, or the kernel
+    /// cannot tell (before Linux 5.6).
+    pub(super) fn open_near(folder: &Path, path: &Path, how: ResolveFlags) -> Option<Result<Self, Reason>> {
+        let open = |flags: OFlags| beneath(folder, path, flags, how | ResolveFlags::NO_XDEV);
+        let below = folder.join(path.strip_prefix("/").unwrap_or(path));
+        match open(OFlags::PATH) {
+            Err(Errno::XDEV | Errno::NOSYS) => None,
+            place => Some(Self::of_place(place.map_err(io::Error::from), &below, |flags| Ok(open(flags)?))),
+        }
     }
 
     /// Takes a file without a path, whose contents were made from those of another file.
@@ -90,8 +102,17 @@ impl ElfFile {
     }
 
     /// Opens the file to which `open` leads; `path` is its name if `/proc` does not show its real path.
-    fn at(path: &Path, open: impl Fn(OFlags) -> std::io::Result<File>) -> Result<Self, Reason> {
-        let place = open(OFlags::PATH).map_err(cause)?;
+    fn at(path: &Path, open: impl Fn(OFlags) -> io::Result<File>) -> Result<Self, Reason> {
+        Self::of_place(open(OFlags::PATH), path, open)
+    }
+
+    /// Opens the file of a descriptor with O_PATH.
+    fn of_place(
+        place: io::Result<File>,
+        path: &Path,
+        open: impl Fn(OFlags) -> io::Result<File>,
+    ) -> Result<Self, Reason> {
+        let place = place.map_err(cause)?;
         let meta = place.metadata().map_err(cause)?;
         let link = fd_path(&place);
         let real_path = std::fs::read_link(&link);
@@ -176,7 +197,7 @@ impl ElfFile {
     }
 }
 
-fn cause(error: std::io::Error) -> Reason {
+fn cause(error: io::Error) -> Reason {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput => Reason::ImageMissing,
         ErrorKind::PermissionDenied => Reason::ImageDenied,
@@ -188,10 +209,10 @@ fn cause(error: std::io::Error) -> Reason {
 ///
 /// # Errors
 /// If it cannot, or the directory cannot be opened.
-pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
-    match beneath(root, Path::new("."), OFlags::PATH) {
+pub fn supports_sysroot(root: &Path) -> io::Result<()> {
+    match beneath(root, Path::new("."), OFlags::PATH, ResolveFlags::IN_ROOT) {
         Ok(_) => Ok(()),
-        Err(Errno::NOSYS) => Err(std::io::Error::other("needs Linux 5.6 or newer")),
+        Err(Errno::NOSYS) => Err(io::Error::other("needs Linux 5.6 or newer")),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -200,9 +221,9 @@ pub fn supports_sysroot(root: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// ENOSYS before Linux 5.6; else as open(2).
-fn beneath(root: &Path, path: &Path, flags: OFlags) -> rustix::io::Result<File> {
+fn beneath(root: &Path, path: &Path, flags: OFlags, how: ResolveFlags) -> rustix::io::Result<File> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let how = how | ResolveFlags::NO_MAGICLINKS;
     let open = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), how);
     let attempts = std::iter::repeat_with(open).take(RACES);
     let first = attempts.into_iter().find(|opened| !matches!(opened, Err(Errno::AGAIN)));
@@ -290,9 +311,12 @@ mod tests {
         // This is the path below a root that has a /proc of its own.
         let reason = ElfFile::open_beneath(Path::new("/"), Path::new("/proc/self/status")).err();
         assert_eq!(reason, Some(Reason::NotAFile));
-        let place = beneath(Path::new("/proc"), Path::new("self/status"), OFlags::PATH).expect("it is there");
+        let place =
+            beneath(Path::new("/proc"), Path::new("self/status"), OFlags::PATH, ResolveFlags::IN_ROOT)
+                .expect("it is there");
         assert!(is_pseudo(&place, Path::new("/elsewhere/status")));
-        let place = beneath(Path::new("/"), Path::new("/etc/passwd"), OFlags::PATH).expect("it is there");
+        let place = beneath(Path::new("/"), Path::new("/etc/passwd"), OFlags::PATH, ResolveFlags::IN_ROOT)
+            .expect("it is there");
         assert!(!is_pseudo(&place, Path::new("/etc/passwd")));
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::door::Door;
 use super::tree::Symbols;
 use super::{ElfFile, FileSource};
 use crate::{Known, Reason};
@@ -23,6 +24,8 @@ pub struct Search {
     pub downloads: Option<PathBuf>,
     /// The cached answers of earlier reports.
     pub known: Option<Arc<dyn Known>>,
+    /// The way to files at recorded paths.
+    pub door: Door,
 }
 
 impl Default for Search {
@@ -59,20 +62,19 @@ pub(crate) struct Spot<'s> {
     /// The directory that is `/` to the path and to every symbolic link on the way.
     root: Option<&'s Path>,
     path: PathBuf,
+    /// The user typed where it begins.
+    is_typed: bool,
 }
 
 impl Spot<'_> {
-    /// Returns a path of this machine.
-    pub(crate) fn here(path: PathBuf) -> Self {
-        Self { root: None, path }
+    /// Returns a path of this machine that the user typed.
+    pub(crate) fn typed(path: PathBuf) -> Self {
+        Self { root: None, path, is_typed: true }
     }
 
-    /// Opens the file at this path, if it is a regular file.
-    pub(crate) fn open(&self) -> Result<ElfFile, Reason> {
-        match self.root {
-            Some(root) => ElfFile::open_beneath(root, &self.path),
-            None => ElfFile::open(&self.path),
-        }
+    /// Returns a path of this machine to which a recording led.
+    fn recorded(path: PathBuf) -> Self {
+        Self { root: None, path, is_typed: false }
     }
 
     /// Returns the path on this machine, for messages.
@@ -94,7 +96,13 @@ impl Search {
             maps: Vec::new(),
             downloads: None,
             known: None,
+            door: Door::default(),
         }
+    }
+
+    /// Opens the file at a spot, if it is a regular file.
+    pub(crate) fn open(&self, spot: &Spot<'_>) -> Result<ElfFile, Reason> {
+        if spot.is_typed { ElfFile::open(&spot.path) } else { self.door.open(spot.root, &spot.path) }
     }
 
     /// Finds the spot of a path from a recording, or from a file to which the recording led.
@@ -106,9 +114,11 @@ impl Search {
         let mapped = self.maps.iter().find_map(|map| Some(map.to.join(clean.strip_prefix(&map.from).ok()?)));
         match (mapped, &self.sysroot) {
             // Joining nothing adds a slash.
-            (Some(path), _) => (FileSource::Path, Spot::here(path.components().collect())),
-            (None, Some(root)) => (FileSource::Sysroot, Spot { root: Some(root), path: path.to_owned() }),
-            (None, None) => (FileSource::Path, Spot::here(path.to_owned())),
+            (Some(path), _) => (FileSource::Path, Spot::recorded(path.components().collect())),
+            (None, Some(root)) => {
+                (FileSource::Sysroot, Spot { root: Some(root), ..Spot::recorded(path.to_owned()) })
+            }
+            (None, None) => (FileSource::Path, Spot::recorded(path.to_owned())),
         }
     }
 
@@ -116,29 +126,29 @@ impl Search {
     pub(crate) fn beside(&self, file: &Path, name: impl AsRef<Path>) -> Spot<'_> {
         let path = file.with_file_name("").join(name);
         match self.sysroot.as_deref().and_then(|root| Some((root, path.strip_prefix(root).ok()?))) {
-            Some((root, inside)) => Spot { root: Some(root), path: Path::new("/").join(inside) },
-            None => Spot::here(path),
+            Some((root, inside)) => Spot { root: Some(root), ..Spot::recorded(Path::new("/").join(inside)) },
+            None => Spot::recorded(path),
         }
     }
 
     /// Lists the debug directories; that of the sysroot comes last.
     pub(crate) fn debug_dirs(&self) -> impl Iterator<Item = Spot<'_>> {
-        let typed = self.debug_dirs.iter().map(|dir| Spot::here(dir.clone()));
-        let path = || PathBuf::from("/usr/lib/debug");
-        typed.chain(self.sysroot.as_deref().map(|root| Spot { root: Some(root), path: path() }))
+        let typed = self.debug_dirs.iter().map(|dir| Spot::typed(dir.clone()));
+        let path = || Spot::recorded(PathBuf::from("/usr/lib/debug"));
+        typed.chain(self.sysroot.as_deref().map(|root| Spot { root: Some(root), ..path() }))
     }
 }
 
 impl<'s> Spot<'s> {
     /// Returns a path in the folder of this one.
     pub(crate) fn beside(&self, path: impl AsRef<Path>) -> Spot<'s> {
-        Spot { root: self.root, path: self.path.with_file_name("").join(path) }
+        Spot { path: self.path.with_file_name("").join(path), ..*self }
     }
 
     /// Returns a path below this one, even if it is absolute.
     pub(crate) fn below(&self, path: &Path) -> Spot<'s> {
         let inside = lexical(path);
-        Spot { root: self.root, path: self.path.join(inside.strip_prefix("/").unwrap_or(&inside)) }
+        Spot { path: self.path.join(inside.strip_prefix("/").unwrap_or(&inside)), ..*self }
     }
 
     /// Appends text to the file name, and leaves the rest as it is.
@@ -211,7 +221,7 @@ mod tests {
 
     #[test]
     fn nothing_leaves_a_debug_directory() {
-        let dir = Spot::here("/d".into());
+        let dir = Spot::typed("/d".into());
         assert_eq!(dir.below(Path::new("/../../etc/x")).path, Path::new("/d/etc/x"));
         assert_eq!(
             dir.below(Path::new("/usr/bin/x")).with_suffix(".debug").path,

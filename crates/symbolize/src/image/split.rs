@@ -18,8 +18,9 @@ pub(super) fn package(of: &FoundFile, recorded: &Path, search: &Search) -> Optio
     let name = [own.as_encoded_bytes(), b".dwp"].concat();
     let name = String::from_utf8(name).ok()?;
     let spots = [search.beside(&of.file.real_path, &name), search.spot(recorded).1.with_suffix(".dwp")];
-    let in_tree = search.symbols.of_name(name.as_ref()).iter().cloned().map(Spot::here);
-    let mut found = spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_cu_index"));
+    let in_tree = search.symbols.of_name(name.as_ref()).iter().cloned().map(Spot::typed);
+    let mut found =
+        spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_cu_index", search));
     found.next()
 }
 
@@ -41,8 +42,8 @@ pub(crate) fn units<'s>(
     let mut in_tree: Vec<_> = search.symbols.of_name(file_name).iter().collect();
     let full = directory.join(name);
     in_tree.sort_by_cached_key(|path| Reverse(shared_components(path, &full)));
-    let in_tree = in_tree.into_iter().cloned().map(Spot::here);
-    spots.into_iter().chain(in_tree).filter_map(|spot| open(&spot, ".debug_info.dwo"))
+    let in_tree = in_tree.into_iter().cloned().map(Spot::typed);
+    spots.into_iter().chain(in_tree).filter_map(move |spot| open(&spot, ".debug_info.dwo", search))
 }
 
 /// Counts the components that two paths have in common, from the last one on.
@@ -51,8 +52,8 @@ fn shared_components(a: &Path, b: &Path) -> usize {
 }
 
 /// Opens an ELF file that has this section.
-fn open(spot: &Spot<'_>, section: &str) -> Option<(ElfFile, Layout)> {
-    let file = spot.open().ok()?;
+fn open(spot: &Spot<'_>, section: &str, search: &Search) -> Option<(ElfFile, Layout)> {
+    let file = search.open(spot).ok()?;
     let layout = file.layout().ok()?;
     layout.section(section).is_some().then_some((file, layout))
 }

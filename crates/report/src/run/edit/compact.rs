@@ -18,7 +18,7 @@ pub(in crate::run) fn run(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams.cache.as_ref())?;
+    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
     let key = match &options.redact_key {
         Some(path) => {
             std::fs::read(path).with_context(|| format!("cannot read the key `{}`", path.display()))?

@@ -20,8 +20,9 @@ pub(in crate::run) fn run(
     let watch = watch(streams.progress && !global.quiet);
     let file = input::open_perf_data(&options.file);
     let file = file.with_context(|| format!("cannot import `{}`", options.file.display()))?;
+    let door = streams.door();
     let written = write("icecore.import/1", &options.output, &[&options.file], |writer| {
-        import(file, writer, &*watch).map_err(|error| cannot("import", &options.file, error))
+        import(file, writer, &door, &*watch).map_err(|error| cannot("import", &options.file, error))
     })?;
     emit(global, streams, &written, |page| written.text(page))?;
     Ok(0)
@@ -76,7 +77,8 @@ mod tests {
             let output = cli::Output { output: output.clone(), force: false };
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let (out, err) = (&mut out, &mut err);
-            let mut streams = Streams { out, err, color: false, width: None, progress: false, cache: None };
+            let mut streams =
+                Streams { out, err, color: false, width: None, progress: false, cache: None, reader: None };
             let options = cli::Import { file: file.clone(), output };
             let error = run(&options, &Global::default(), &mut streams).expect_err("refused");
             format!("{error:#}").replace(&format!("{}/", dir.path().display()), "")

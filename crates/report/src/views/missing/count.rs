@@ -40,6 +40,7 @@ fn is_of_a_file(reason: Reason) -> bool {
         | Reason::ImageUnproven
         | Reason::ImageUnreadable
         | Reason::ImageDenied
+        | Reason::NoAnswer
         | Reason::NoSymbol => true,
         Reason::Unmapped
         | Reason::Jit
