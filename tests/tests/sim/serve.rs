@@ -1,13 +1,13 @@
 //! `serve`: what it answers to the Firefox Profiler about a program of which the truth is known, and to whom it does not answer.
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::listed::{Listed, SOURCE, objdump};
-use icecore_tests::machine::program;
+use icecore_tests::machine::{program, python};
 use serde_json::{Value, json};
 
 /// A running server.
@@ -411,17 +411,38 @@ fn a_port_in_use_and_a_file_that_is_none_are_errors() {
     assert!(code == Some(2) && said.contains("write its address as https://HOST"), "{said}");
 }
 
+/// Opens 2,500 connections without waiting for any, and holds them.
+const CROWD: &str = "
+import resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+crowd = [socket.socket() for _ in range(2500)]
+for one in crowd:
+    one.setblocking(False)
+    one.connect_ex(('127.0.0.1', int(sys.argv[1])))
+print('there', flush=True)
+sys.stdin.read()
+";
+
 #[test]
 fn many_who_know_no_token_delay_nobody() {
     let told = Listed::new("cc");
     let server = Server::of(&told);
-    // They connect and say nothing. The server would wait 3 s for each.
-    let silent = || TcpStream::connect(server.place().0).expect("it listens");
-    let crowd: Vec<TcpStream> = (0..900).map(|_| silent()).collect();
+    // They connect at once and say nothing. The server would wait 3 s for each.
+    let (_, port) = server.place().0.rsplit_once(':').expect("a port");
+    let mut crowd = python();
+    let crowd = crowd.args(["-c", CROWD, port]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut crowd = crowd.expect("python3 is installed");
+    let mut said = String::new();
+    BufReader::new(crowd.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");
+    assert_eq!(said, "there\n");
     let begun = Instant::now();
     assert_eq!(server.get("/").status, 200);
+    println!("{:?} among 2,500", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    drop(crowd);
+    drop(crowd.stdin.take());
+    crowd.wait().expect("it ends");
+    let silent = || TcpStream::connect(server.place().0).expect("it listens");
     // And while more of them come, as fast as they can.
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
