@@ -93,12 +93,12 @@ fn left_out(recorded: &Recorded, why: &str) -> u64 {
 #[test]
 fn root_large_files_of_one_user_take_no_tables_away_from_others() {
     let dir = folder();
-    let files = (0..6).map(|n| dir.path().join(format!("sparse{n}")));
+    let files = (0..5).map(|n| dir.path().join(format!("sparse{n}")));
     files.clone().for_each(|file| sparse(&file, 1, 0));
     let _strangers = Strangers::run(files);
-    let (recorded, walked) = beside_python(10);
+    let (recorded, walked) = beside_python(12);
     assert!(left_out(&recorded, "tables_full") > 0);
-    assert!(walked > 0.4, "{walked}");
+    assert!(walked > 0.3, "{walked}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn root_a_file_whose_tables_take_too_long_keeps_nobody_waiting() {
     let slow = dir.path().join("slow");
     sparse(&slow, 400_000, 470);
     let _strangers = Strangers::run([slow].into_iter());
-    let (recorded, walked) = beside_python(10);
+    let (recorded, walked) = beside_python(12);
     assert_eq!(left_out(&recorded, "tables_slow"), 1);
     assert!(walked > 0.1, "{walked}");
 }
