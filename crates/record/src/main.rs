@@ -6,13 +6,14 @@ use icecore_record::cli::{args, cache, check, summary};
 use icecore_record::run;
 
 fn main() -> ExitCode {
-    let ended = if std::env::args_os().nth(1).is_some_and(|first| first == cache::NAME) {
-        cache::run(std::env::args_os().skip(1))
-    } else {
-        match args::parse(std::env::args_os()) {
-            Ok(args) => check::options(args).and_then(|options| run::record(&options)),
-            Err(code) => return ExitCode::from(code),
-        }
+    let ended = match cache::parse(std::env::args_os()) {
+        Some(args) => args.map(|args| run::cache::cache(&args)),
+        None => args::parse(std::env::args_os())
+            .map(|args| check::options(args).and_then(|options| run::record(&options))),
+    };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(code) => return ExitCode::from(code),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -7,12 +7,21 @@ use rustc_hash::FxHashMap;
 
 use super::packed::{POSITIONS, Packed};
 use super::room::{Held, Room, Wanted};
-use super::tables::Answer;
 use crate::kernel::sampler::{MAX_CHUNKS, MAX_TABLES, Table, Tables};
 use crate::kernel::wire::FileKey;
 
 /// The time in which hits are counted. What is hit less than once in it gives way to everybody.
 const COUNTED: Duration = Duration::from_secs(5);
+
+/// What the thread that compiles tables has done.
+pub(super) enum Answer {
+    /// It has looked at a file that a user requested. `is_done` is false if the file could not be opened, because its process had ended.
+    Seen { file: FileKey, user: u32, cpu_ns: u64, is_done: bool },
+    /// The file may be requested again: its tables were taken away, or there may be room now.
+    Again(FileKey),
+    /// The sampler has no tables of a file.
+    Untabled(FileKey, Omission),
+}
 
 /// The tables that the sampler has, and who has the room for them.
 pub(super) struct Filled {
@@ -38,7 +47,7 @@ impl Filled {
         let mut rows = rows.filter(|_| needs <= self.room.share() && self.make_room(&wanted, &mut told));
         if rows.is_none() {
             if needs > 0 {
-                told.extend(wanted.image.map(|image| Answer::Untabled(image, Omission::TABLES_FULL)));
+                told.push(Answer::Untabled(wanted.file, Omission::TABLES_FULL));
             }
             if !self.make_room(&Wanted { needs: 0, ..wanted }, &mut told) {
                 return told;
@@ -75,7 +84,7 @@ impl Filled {
         for (file, held) in files.iter().filter_map(|file| Some((file, self.room.give_up(file)?))) {
             told.push(Answer::Again(*file));
             if !held.chunks.is_empty() {
-                told.extend(held.image.map(|image| Answer::Untabled(image, Omission::TABLES_FULL)));
+                told.push(Answer::Untabled(*file, Omission::TABLES_FULL));
             }
         }
         true
@@ -105,8 +114,8 @@ impl Filled {
         self.count();
         self.hits.clear();
         let wanted = |(file, held): (&FileKey, &Held)| {
-            let &Held { needs, user, image, hits, .. } = held;
-            Wanted { file: *file, needs, user, image, hits }
+            let &Held { needs, user, hits, .. } = held;
+            Wanted { file: *file, needs, user, hits }
         };
         let refused = self.room.files().filter(|(_, held)| is_refused(held)).map(wanted);
         let files: Vec<Wanted> = refused.filter(|wanted| self.room.plan(wanted).is_some()).collect();

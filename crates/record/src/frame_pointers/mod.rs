@@ -96,14 +96,15 @@ impl FramePointers {
         held: impl FnOnce(u32) -> Option<ForeignFile>,
     ) {
         if let Some(tables) = &mut self.tables {
-            let image = tracker.space(missed.tgid).and_then(|space| Some(space.code(missed.start)?.0));
+            let image = image_of(missed, tracker);
             tables.miss(missed, image, || held(image?));
         }
     }
 
     /// Lists the images that had no tables in the sampler for a while, and why.
-    pub(crate) fn untabled(&mut self) -> Vec<(u32, Omission)> {
-        self.tables.as_mut().map(Tables::untabled).unwrap_or_default()
+    pub(crate) fn untabled(&mut self, tracker: &Tracker) -> Vec<(u32, Omission)> {
+        let tables = self.tables.as_mut();
+        tables.map(|tables| tables.untabled(|missed| image_of(missed, tracker))).unwrap_or_default()
     }
 
     /// Has an image judged when it is mapped, unless it was judged already.
@@ -118,7 +119,7 @@ impl FramePointers {
     /// Reads `/proc` for each change of a process whose images all keep frame pointers; costs next to nothing for others.
     pub(crate) fn settle(&mut self, mut changed: FxHashSet<u32>, tracker: &Tracker) {
         if let Some(tables) = &mut self.tables {
-            tables.settle();
+            tables.settle(|missed| image_of(missed, tracker));
         }
         if self.images.take_answers() {
             changed.extend(self.waiting.drain());
@@ -167,6 +168,11 @@ impl FramePointers {
         }
         verdict
     }
+}
+
+/// Returns which image is mapped where a walk lacked tables, if the recorder knows.
+fn image_of(missed: &NoTable, tracker: &Tracker) -> Option<u32> {
+    Some(tracker.space(missed.tgid)?.code(missed.start)?.0)
 }
 
 /// Judges all code that a process has mapped. A mapping that its address space lacks is not trusted.

@@ -39,8 +39,6 @@ pub(super) struct Held {
     pub(super) needs: u32,
     /// Whose process asked for it first, a user id.
     pub(super) user: u32,
-    /// An image of the file, an image id.
-    pub(super) image: Option<u32>,
     /// How often walks came to its code lately.
     pub(super) hits: u64,
 }
@@ -51,7 +49,6 @@ pub(super) struct Wanted {
     pub(super) file: FileKey,
     pub(super) needs: u32,
     pub(super) user: u32,
-    pub(super) image: Option<u32>,
     pub(super) hits: u64,
 }
 
@@ -123,8 +120,8 @@ impl Room {
     /// Gives a file a number, and room if it `has_room`; `None` if there is none.
     pub(super) fn take(&mut self, wanted: &Wanted, has_room: bool) -> Option<Held> {
         let chunks = if has_room { self.hole(wanted.needs)? } else { 0..0 };
-        let &Wanted { file, needs, user, image, hits } = wanted;
-        let held = Held { number: self.numbers.pop()?, chunks, needs, user, image, hits };
+        let &Wanted { file, needs, user, hits } = wanted;
+        let held = Held { number: self.numbers.pop()?, chunks, needs, user, hits };
         if held.has_room() {
             self.taken.insert(held.chunks.start, (held.chunks.end, file));
         }
@@ -178,7 +175,7 @@ mod tests {
     const ANN: u32 = 1000;
 
     fn wanted(number: u8, needs: u32, user: u32, hits: u64) -> Wanted {
-        Wanted { file: FileKey([number; _]), needs, user, image: None, hits }
+        Wanted { file: FileKey([number; _]), needs, user, hits }
     }
 
     /// Puts a file into the room; returns what had to give way, or `None` if it was refused.

@@ -18,7 +18,7 @@ use icecore_format::records::Omission;
 use object::read::{ReadCache, ReadRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::filled::Filled;
+use super::filled::{Answer, Filled};
 use super::kept::{self, Kept};
 use super::packed::Packed;
 use super::room::Wanted;
@@ -49,8 +49,8 @@ const URGENT_CPU_NS: u64 = 1_000_000_000;
 const MAX_TIME: Duration = Duration::from_secs(20);
 /// How often files without room are planned anew.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The number of images of which is remembered that they had no tables in the sampler.
-const MAX_TOLD: usize = 4096;
+/// The number of files of which is remembered where they are mapped.
+const MAX_PLACES: usize = 16 << 10;
 
 /// The files whose tables are requested, and the thread that compiles them.
 pub(super) struct Tables {
@@ -63,27 +63,18 @@ pub(super) struct Tables {
     answers: Receiver<Answer>,
     /// What the files of each user have cost, CPU time.
     spent_ns: FxHashMap<u32, u64>,
-    /// Images without tables in the sampler, and why.
-    untabled: FxHashMap<u32, Omission>,
+    /// Where files are mapped whose tables were requested, and which image each is, if the recorder knows that by now.
+    places: FxHashMap<FileKey, (NoTable, Option<u32>)>,
+    /// Files without tables in the sampler, and why.
+    untabled: FxHashMap<FileKey, Omission>,
 }
 
 /// A file whose tables are requested.
 struct Request {
     hits: u32,
     missed: NoTable,
-    image: Option<u32>,
     /// The file, if it was held open since it was mapped.
     held: Option<ForeignFile>,
-}
-
-/// What the thread has done.
-pub(super) enum Answer {
-    /// It has looked at a file that a user requested. `is_done` is false if the file could not be opened, because its process had ended.
-    Seen { file: FileKey, user: u32, cpu_ns: u64, is_done: bool },
-    /// The file may be requested again: its tables were taken away, or there may be room now.
-    Again(FileKey),
-    /// The sampler has no tables of an image.
-    Untabled(u32, Omission),
 }
 
 /// The tables of a file, if they were found out.
@@ -116,8 +107,9 @@ impl Tables {
             kept.iter().for_each(|kept| drop(kept.trim()));
             let _ = serve(&received, &answer, Filled::new(sampler), kept.as_ref(), &door);
         })?;
-        let (requests, done, spent_ns, untabled) = Default::default();
-        Ok(Self { requests, done, open: 0, sender, answers, spent_ns, untabled })
+        let (requests, done, spent_ns) = Default::default();
+        let (places, untabled) = Default::default();
+        Ok(Self { requests, done, open: 0, sender, answers, spent_ns, places, untabled })
     }
 
     /// Notes that a walk lacked the tables of a file, which is an image; `held` opens it, if it can.
@@ -134,20 +126,24 @@ impl Tables {
             self.requests.clear();
         }
         let may_hold = self.requests.values().filter(|request| request.held.is_some()).count() < MAX_HELD;
-        let new = || Request { hits: 0, missed: *missed, image, held: None };
+        let new = || Request { hits: 0, missed: *missed, held: None };
         let request = self.requests.entry(missed.file).or_insert_with(new);
         request.hits += 1;
         request.missed = *missed;
-        request.image = image.or(request.image);
         if request.hits == ENOUGH_HITS && may_hold {
             request.held = held();
         }
-        self.settle();
+        if self.places.len() >= MAX_PLACES {
+            self.places.clear();
+        }
+        let place = self.places.entry(missed.file).or_insert((*missed, image));
+        *place = (*missed, image.or(place.1));
+        self.ask();
     }
 
     /// Has the tables of files compiled, if the thread has room for them: first of the users whose files have cost the least, in seconds,
     /// then those that were hit most.
-    pub(super) fn settle(&mut self) {
+    fn ask(&mut self) {
         self.take_answers();
         while self.open < MAX_OPEN {
             let spent_s = |request: &Request| {
@@ -162,10 +158,21 @@ impl Tables {
         }
     }
 
+    /// Takes what the thread has done, and lets it go on. `image` tells what is mapped where tables were missed.
+    pub(super) fn settle(&mut self, image: impl Fn(&NoTable) -> Option<u32>) {
+        self.ask();
+        for file in self.untabled.keys() {
+            if let Some((missed, known @ None)) = self.places.get_mut(file) {
+                *known = image(missed);
+            }
+        }
+    }
+
     /// Lists the images that had no tables in the sampler for a while, and why.
-    pub(super) fn untabled(&mut self) -> Vec<(u32, Omission)> {
-        self.take_answers();
-        let mut images: Vec<_> = self.untabled.drain().collect();
+    pub(super) fn untabled(&mut self, image: impl Fn(&NoTable) -> Option<u32>) -> Vec<(u32, Omission)> {
+        self.settle(image);
+        let known = |(file, why): (&FileKey, &Omission)| Some((self.places.get(file)?.1?, *why));
+        let mut images: Vec<_> = self.untabled.iter().filter_map(known).collect();
         images.sort_unstable_by_key(|(image, _)| *image);
         images
     }
@@ -181,9 +188,9 @@ impl Tables {
                     }
                 }
                 Answer::Again(file) => _ = self.done.remove(&file),
-                Answer::Untabled(image, why) => {
-                    if self.untabled.len() < MAX_TOLD {
-                        self.untabled.insert(image, why);
+                Answer::Untabled(file, why) => {
+                    if self.untabled.len() < MAX_PLACES {
+                        self.untabled.insert(file, why);
                     }
                 }
             }
@@ -212,16 +219,16 @@ fn serve(
         };
         let begun_ns = clock::thread_cpu_ns();
         let NoTable { file, user, .. } = request.missed;
-        let (hits, image) = (request.hits.into(), request.image);
+        let hits = request.hits.into();
         let kept = kept.filter(|_| file.is_on_disk());
         let found = request.found(kept, door);
-        let wanted = Wanted { file, needs: 0, user, image, hits };
+        let wanted = Wanted { file, needs: 0, user, hits };
         let is_done = !matches!(found, Found::Gone);
         let told = match found {
             Found::Rows(rows) => filled.add(wanted, rows),
             Found::Slow => {
-                let told = image.map(|image| Answer::Untabled(image, Omission::TABLES_SLOW));
-                filled.add(wanted, None).into_iter().chain(told).collect()
+                let told = Answer::Untabled(file, Omission::TABLES_SLOW);
+                filled.add(wanted, None).into_iter().chain([told]).collect()
             }
             Found::Gone => Vec::new(),
         };

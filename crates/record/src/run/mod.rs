@@ -3,6 +3,7 @@
 //! The order of arming leaves no gap: task events and mapping reports first, then one look into `/proc`
 //! while ring and queues are drained, then sampling, then the command.
 
+pub mod cache;
 mod close;
 mod replaced;
 mod targets;

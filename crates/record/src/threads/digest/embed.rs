@@ -9,7 +9,6 @@ use super::{Digest, Wishes};
 use crate::collect::files::{Carried, Extent, Omitted};
 use crate::collect::jit::JitCounts;
 use crate::collect::{Collected, Collector};
-use crate::frame_pointers::FramePointers;
 use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
@@ -36,7 +35,7 @@ pub(crate) struct Embedded {
 impl Digest {
     /// Writes the results of the collector after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
-        let untabled = self.frame_pointers.as_mut().map(FramePointers::untabled).unwrap_or_default();
+        let untabled = self.frame_pointers.as_mut().map(|it| it.untabled(&self.tracker)).unwrap_or_default();
         let Some(mut collector) = self.collector.take() else {
             let left_out = untabled.into_iter().map(|(image, why)| Omitted::of(image, b"", why)).collect();
             return Embedded { files: Carried { left_out, ..Carried::default() }, ..Embedded::default() };
