@@ -437,6 +437,7 @@ fn inner_bytes(bytes: &[u8]) -> Option<usize> {
 }
 
 fn no_table(bytes: &[u8]) -> Option<NoTable> {
+    let bytes = bytes.get(..size_of::<no_table_record>())?;
     Some(NoTable {
         tgid: u32_at(bytes, offset_of!(no_table_record, tgid))?,
         file: FileKey(*bytes.get(offset_of!(no_table_record, file)..)?.first_chunk()?),

@@ -196,6 +196,7 @@ fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
     bytes[offset_of!(no_table_record, tgid)] = 7;
     put(&mut bytes, offset_of!(no_table_record, start), 0x5000);
     put(&mut bytes, offset_of!(no_table_record, end), 0x6000);
+    put(&mut bytes, offset_of!(no_table_record, uid), 1000);
     let vdso = bytes.clone();
     for (field, value) in [
         (offset_of!(file_key, inode), meta().inode),
@@ -207,6 +208,7 @@ fn a_file_without_tables_is_known_by_what_stat_says_of_it() {
     }
     let Ok(Event::NoTable(missed)) = decode(&bytes) else { panic!("it is one") };
     assert_eq!((missed.tgid, missed.start, missed.end), (7, Avma(0x5000), Avma(0x6000)));
+    assert_eq!(missed.user, 1000);
     assert!(missed.file.is_of(&meta()) && !missed.file.is_vdso() && missed.file.is_on_disk());
     // The same size, and nothing else is visible from outside.
     std::thread::sleep(std::time::Duration::from_millis(20));
