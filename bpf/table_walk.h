@@ -56,7 +56,7 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 {
 	struct scratch *scratch = scratch_of(slot);
 	struct table_walk *walk;
-	struct known_code found = {};
+	struct code_range *range;
 	struct file_key *key;
 	struct table *table;
 
@@ -78,23 +78,26 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 	}
 	/* Not on the program's own stack, of which there is little. */
 	key = &walk->missing.file;
+	range = &walk->code.range;
 	__builtin_memset(key, 0, sizeof(*key));
-	if (!find_file(address, &walk->search, &found.range, key))
+	if (!find_file(address, &walk->search, range, key)) {
+		range->len = 0;
 		return 0;
+	}
 	table = bpf_map_lookup_elem(&tables_of_files, key);
 	if (!table) {
 		walk->missing.type = RECORD_NO_TABLE;
 		walk->missing.tgid = scratch->record.head.tgid;
-		walk->missing.start = found.range.start;
-		walk->missing.end = found.range.start + found.range.len;
+		walk->missing.start = range->start;
+		walk->missing.end = range->start + range->len;
 		walk->missing.uid = bpf_get_current_uid_gid();
 		/* A record that is lost costs a copy: the next walk that comes there sends another one. */
 		bpf_ringbuf_output(&ring, &walk->missing, sizeof(walk->missing), BPF_RB_NO_WAKEUP);
+		range->len = 0;
 		return 0;
 	}
-	found.table = *table;
-	walk->known[walk->next++ & (KNOWN_CODE - 1)] = found;
-	walk->code = found;
+	walk->code.table = *table;
+	walk->known[walk->next++ & (KNOWN_CODE - 1)] = walk->code;
 	count_hit(table);
 	return 1;
 }
