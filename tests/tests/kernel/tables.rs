@@ -126,7 +126,7 @@ impl Drop for Loop {
     }
 }
 
-/// Compiles one of the libraries of swapped.c, with so many functions behind it that its tables are kept.
+/// Compiles a library of swapped.c, and puts so many functions behind it that its tables take long to compile: only such are kept.
 fn library(dir: &Path, function: &str, room: u32) -> Vec<u8> {
     let (padding, library) = (dir.join("padding.s"), dir.join(function));
     let functions = ".rept 200000\n.cfi_startproc\nnop\n.cfi_def_cfa_offset 16\nnop\n.cfi_endproc\n.endr\n";

@@ -158,7 +158,7 @@ impl Tables {
         }
     }
 
-    /// Takes what the thread has done, and lets it go on. `image` tells what is mapped where tables were missed.
+    /// Takes the thread's answers, and sends it what waits. `image` tells which image is mapped where a walk lacked tables.
     pub(super) fn settle(&mut self, image: impl Fn(&NoTable) -> Option<u32>) {
         self.ask();
         for file in self.untabled.keys() {
@@ -276,7 +276,7 @@ impl Request {
             return is_it(&file).then_some(Found::Rows(Some(rows)));
         }
         let (bytes, notes) = (ReadCache::new(reading()), Notes::new());
-        // Asking for the time costs as much as a function.
+        // Reading two clocks may cost as much as a function.
         let mut functions = 0_u32;
         let mut goes_on = || {
             functions = functions.wrapping_add(1);
