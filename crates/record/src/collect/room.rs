@@ -10,6 +10,9 @@ use crate::sys::usage;
 /// begins: it still has to attach the sampler.
 const MAX_HELD: usize = 512;
 const HELD_PART: usize = 3;
+/// What the recorder opens later: links and the ring of the sampler, and two descriptors for each thread that asks readers, and the files that
+/// these bring for a moment.
+const OTHERS_NEED: usize = 24;
 
 /// Room for open files, shared by all who hold some.
 #[derive(Debug, Clone)]
@@ -28,7 +31,8 @@ struct Reserved(Room);
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self(Rc::new(Cell::new(MAX_HELD.min(usage::spare_files() / HELD_PART))))
+        let spare = usage::spare_files().saturating_sub(OTHERS_NEED);
+        Self(Rc::new(Cell::new(MAX_HELD.min(spare / HELD_PART))))
     }
 
     /// Opens a file if there is room for it.
