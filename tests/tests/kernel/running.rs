@@ -1,6 +1,6 @@
 //! How a recording begins, goes and ends: `--delay`, `--as`, the line on a terminal, Ctrl-C there.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -89,7 +89,8 @@ fn root_what_ends_during_the_delay_is_a_recording_without_samples() {
 /// Runs a shell command on a terminal of its own.
 fn on_terminal(line: &str) -> Command {
     let mut script = Command::new("script");
-    script.args(["-q", "-e", "-c", line, "/dev/null"]).env("TERM", "xterm");
+    // `script` takes the shell of the user: dash knows no `read -t`, does not replace itself by the last command, and ends at Ctrl-C.
+    script.args(["-q", "-e", "-c", line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/bash");
     script.stdin(Stdio::piped()).stdout(Stdio::piped());
     script
 }
@@ -376,18 +377,22 @@ fn root_a_command_of_another_user_has_a_terminal_like_that_of_the_recorder() {
     let said = |line: &str, keys: &[u8]| {
         let mut terminal = on_terminal(line).env("SECRET", "of root").spawn().expect("util-linux");
         let mut to = terminal.stdin.take().expect("a pipe");
-        // Keys are typed when the command runs.
-        std::thread::sleep(std::time::Duration::from_millis(if keys.is_empty() { 0 } else { 1500 }));
+        let mut from = BufReader::new(terminal.stdout.take().expect("a pipe"));
+        let mut shown = String::new();
+        // Keys are typed when the command says that it runs.
+        while !keys.is_empty() && !shown.contains("ready") {
+            assert!(from.read_line(&mut shown).expect("text") > 0, "{shown}");
+        }
         to.write_all(keys).expect("script reads it");
-        let output = terminal.wait_with_output().expect("it ends");
-        (output.status.code(), text(&output.stdout).replace('\r', ""))
+        from.read_to_string(&mut shown).expect("text");
+        (terminal.wait().expect("it ends").code(), shown.replace('\r', ""))
     };
     let (code, size) = said(&format!("stty cols 33 rows 7; {recorded} sh -c 'stty size; tty; exit 7'"), b"");
     assert_eq!((code, size.lines().next()), (Some(7), Some("7 33")), "{size}");
     assert!(size.lines().nth(1).is_some_and(|tty| tty.starts_with("/dev/pts/")), "{size}");
     // What is typed arrives once, and the recorder's terminal is as it was.
     let line = format!(
-        "before=$(stty -g); {recorded} sh -c 'read line; echo \"<$line>\"'; test $before = $(stty -g)"
+        "before=$(stty -g); {recorded} sh -c 'echo ready; read line; echo \"<$line>\"'; test $before = $(stty -g)"
     );
     let (code, typed) = said(&line, b"some words\n");
     assert!(code == Some(0) && typed.contains("<some words>"), "{code:?} {typed}");
@@ -397,8 +402,8 @@ fn root_a_command_of_another_user_has_a_terminal_like_that_of_the_recorder() {
     let (_, variables) = said(&format!("{recorded} env"), b"");
     assert!(variables.contains("USER=nobody") && !variables.contains("SECRET"), "{variables}");
     // Ctrl-C reaches it, as a signal of its terminal.
-    let script = "trap 'echo INT; exit 3' INT; while :; do sleep 0.05; done";
-    assert_eq!(said(&format!("{recorded} sh -c \"{script}\""), b"\x03").0, Some(3));
+    let script = "trap 'echo INT; exit 3' INT; echo ready; while :; do sleep 0.05; done";
+    assert_eq!(said(&format!("exec {recorded} sh -c \"{script}\""), b"\x03").0, Some(3));
 }
 
 #[test]
