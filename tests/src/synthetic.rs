@@ -32,6 +32,9 @@ pub const START_NS: u64 = 1_000_000_000_000;
 /// The weight of a sample: the period of 1,000 Hz.
 pub const PERIOD_NS: u64 = 1_000_000;
 
+/// Rows of a block of stacks: readers believe so many, however well they compress.
+const BLOCK_LEN: usize = 1024;
+
 /// The mount namespace of the recorder and of all mappings.
 pub const MOUNT_NS: u64 = 4_026_531_841;
 
@@ -226,7 +229,9 @@ impl Builder {
         }
         writer.append(&MappingsV1::from_rows(&self.mappings))?;
         writer.append(&KernelSymbolsV1::from_rows(&self.kernel_symbols))?;
-        writer.append(&StacksV1::from_rows(1, &self.nodes)?)?;
+        for (first, rows) in (1..).step_by(BLOCK_LEN).zip(self.nodes.chunks(BLOCK_LEN)) {
+            writer.append(&StacksV1::from_rows(first, rows)?)?;
+        }
         if !self.marks.is_empty() {
             writer.append(&StackMarksV1::from_rows(&self.marks))?;
         }

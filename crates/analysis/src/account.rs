@@ -126,6 +126,9 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
         account.user_ns = account.user_ns.saturating_add(thread.user_ns);
         account.system_ns = account.system_ns.saturating_add(thread.system_ns);
     }
+    if [account.kernel_ns, account.sampled_ns].contains(&u64::MAX) {
+        return Err("their sums, ns, have more than 64 bits");
+    }
     account.processes = processes.into_values().collect();
     account.threads = rows;
     account.disagrees = disagreement(&account, sampled.period_ns(&clocks(&tables.parts)));

@@ -18,7 +18,8 @@ pub fn achieved_hz(report: &Report<'_>) -> Option<f64> {
         let clocks = loaded.hits.seen.events.iter().filter(is_clock);
         clocks.fold((0, 0u64), |sum, seen| (sum.0 + seen.samples, sum.1.saturating_add(seen.weight)))
     };
-    (weight > 0).then(|| samples as f64 * 1e9 / weight as f64)
+    let ns = weight as f64 * f64::from(report.loaded.hits.seen.shift).exp2();
+    (weight > 0).then(|| samples as f64 * 1e9 / ns)
 }
 
 /// Returns true if all samples are drawn from more that happened, so that shares of them have an error. Probes and waits are

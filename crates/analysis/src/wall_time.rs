@@ -20,14 +20,14 @@ pub struct WallTime {
 
 impl WallTime {
     /// Adds up the wall time of all threads that filters select, whatever events are requested. Returns `None` if a session has no
-    /// waits, so that shares would be wrong, and with filters by function, which choose parts of it.
+    /// waits, so that shares would be wrong, with filters by function, which choose parts of it, and if 64 bits do not hold the sum in ns.
     pub fn new(report: &Report<'_>) -> Option<Self> {
         let loaded = report.loaded;
         let sessions = loaded.tables.parts.iter();
         let waits = |meaning| move |event| Meaning::of(event) == meaning;
         let mut sessions = sessions.map(|part| &part.session.events);
         let all_wait = sessions.all(|events| events.iter().any(waits(Meaning::Wait)));
-        if !all_wait || !loaded.patterns.are_none() {
+        if !all_wait || !loaded.patterns.are_none() || loaded.hits.seen.shift > 0 {
             return None;
         }
         let has_cpu_time = loaded.tables.parts.events().iter().any(waits(Meaning::CpuTime));

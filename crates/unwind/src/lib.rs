@@ -154,6 +154,11 @@ pub trait Modules {
         None
     }
 
+    /// Returns false if the code at an address is not available, so that nothing has a [`Self::shape_behind`] there.
+    fn has_code(&self, _address: Avma) -> bool {
+        true
+    }
+
     /// Derives the frame of the function that a direct call before a return address enters; `None` also if the program counter is
     /// in another function.
     fn shape_behind(&self, _return_address: Avma, _pc: Avma, _is_interrupted: bool) -> Option<Shape> {

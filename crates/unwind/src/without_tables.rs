@@ -76,6 +76,9 @@ impl<M: StackMemory, P: Modules> Frame<'_, M, P> {
     /// x86-64: finds a word further up that follows a direct call of this function, and that lies exactly where the instructions of
     /// the function left it.
     fn find_call(&self, registers: &mut Registers) -> Option<Result<By, End>> {
+        if !self.modules.has_code(self.at(registers)) {
+            return None;
+        }
         let sp = registers.sp();
         let (shape, slot, word) = self.top(sp, PROVEN_WORDS).find_map(|(slot, word)| {
             let shape = self.shape_behind(word, registers)?;

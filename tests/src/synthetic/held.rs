@@ -9,7 +9,7 @@ use icecore_format::records::{
 };
 use icecore_format::write::Writer;
 
-use super::Builder;
+use super::{BLOCK_LEN, Builder};
 
 /// Registers and stack memory of snapshots, with ids as the recorder assigns them.
 #[derive(Debug, Default)]
@@ -89,7 +89,9 @@ impl Held {
         writer.append(&StackCodeV1::from_rows(0, &self.code))?;
         writer.append(&StackPiecesV1::from_rows(0, &self.pieces)?)?;
         writer.append(&StackNodesV1::from_rows(1, &self.nodes)?)?;
-        writer.append(&SnapshotsV1::from_rows(1, &self.snapshots)?)?;
+        for (first, rows) in (1..).step_by(BLOCK_LEN).zip(self.snapshots.chunks(BLOCK_LEN)) {
+            writer.append(&SnapshotsV1::from_rows(first, rows)?)?;
+        }
         Ok(())
     }
 }

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use icecore_format::block::Kind;
 use icecore_format::read::Recording;
-use icecore_format::records::{Cause, Change, EndReason, ImageKind, LossesV1, Origin, ReceiptV1, Symbol};
+use icecore_format::records::{
+    Cause, Change, EndReason, ImageKind, Loss, LossesV1, Origin, ReceiptV1, Symbol,
+};
 use icecore_format::write::Writer;
 use icecore_tests::inside::run_in;
-use icecore_tests::synthetic::{Builder, START_NS, story};
+use icecore_tests::synthetic::{Builder, START_NS, story, waiting};
 use serde_json::Value;
 
 /// Writes a closed recording, and a copy that lacks some blocks of samples but is otherwise whole; returns how many samples each
@@ -167,4 +169,34 @@ fn weights_whose_sum_has_more_than_64_bits_keep_their_shares() {
     let (_, exponent) = unit.split_once('^').expect("a power of two");
     let power: i32 = exponent.split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
     assert!((whole * 2f64.powi(power) / (16.0 * u64::MAX as f64) - 1.0).abs() < 1e-9, "{unit} {whole}");
+}
+
+/// Returns a sum of weights, in the unit of its event.
+fn whole(row: &Value) -> f64 {
+    let (unit, weight) = (row["unit"].as_str().expect("text"), row["weight"].as_f64().expect("a number"));
+    let power = unit.split_once('^').and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    weight * 2f64.powi(power.unwrap_or_default())
+}
+
+#[test]
+fn sums_of_more_than_64_bits_are_told_of_events_that_are_not_shown_and_of_losses() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let mut b = waiting(&["cpu-clock", "off-cpu"]);
+    let waits = b.samples.iter_mut().filter(|sample| sample.event == 1);
+    waits.for_each(|sample| sample.weight = u64::MAX);
+    let lost = Loss { event: 0, weight: u64::MAX, ..Loss::of(Cause::RING_FULL_SAMPLE, 3) };
+    b.losses = vec![lost, lost];
+    b.write(&dir.path().join("heavy"), true).expect("written");
+    let is = |found: f64, times: f64| (found / (times * u64::MAX as f64) - 1.0).abs() < 1e-9;
+    let (_, summary) = json(dir.path(), &["summary", "DIR/heavy"]);
+    let row = |list: &str| summary[list].as_array().and_then(|rows| rows.first()).expect("a row").clone();
+    assert!(is(whole(&row("events_left_out")), 3.0), "{summary:#}");
+    assert!(is(whole(&row("lost_by_event")), 2.0), "{summary:#}");
+    // What was sampled weighs 300 ms.
+    assert!(row("lost_by_event")["share"].as_f64().is_some_and(|share| share > 0.999), "{summary:#}");
+    assert!(is(whole(&row("events_shown")) / 0.3e9 * u64::MAX as f64, 1.0), "{summary:#}");
+    // Wall time has no unit but ns.
+    assert!(summary["wall_time"].is_null() && summary["achieved_hz"].as_f64().is_some(), "{summary:#}");
+    let (code, out, err) = run_in(dir.path(), &["top", "DIR/heavy", "--event", "off-cpu"]);
+    assert!(code == 0 && out.contains("2^3 ns"), "{out} {err}");
 }

@@ -348,6 +348,10 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         WalkEnd::BAD_RULES | WalkEnd::NO_RETURN_ADDRESS => {
             format!("; {share} end in {image}, whose unwind tables do not fit")
         }
+        WalkEnd::NOT_EXAMINED => format!(
+            "; {share} were neither unwound nor checked: they have more frames than a file of this size is worth; select fewer with \
+             --from and --to, or --tid"
+        ),
         _ if facts.is_walked_only => {
             let remedy = facts.settings.unwind_more(true).map(|remedy| format!(": {remedy}"));
             format!("; {share} break in {image}, which has no frame pointers{}", remedy.unwrap_or_default())

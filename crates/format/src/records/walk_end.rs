@@ -41,6 +41,9 @@ impl WalkEnd {
     /// Unwinding came to code whose unwind tables are broken, or do not fit the stack.
     pub const BAD_RULES: Self = Self(20);
 
+    /// Nobody has unwound or checked the stack: that would have been more work than the size of the recording is worth.
+    pub const NOT_EXAMINED: Self = Self(21);
+
     /// Name in lower case.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,6 +63,7 @@ impl WalkEnd {
             Self::NO_RETURN_ADDRESS => "no_return_address",
             Self::NO_RULES => "no_rules",
             Self::BAD_RULES => "bad_rules",
+            Self::NOT_EXAMINED => "not_examined",
             _ => "unknown",
         }
     }

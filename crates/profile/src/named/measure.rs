@@ -29,11 +29,7 @@ impl Measure {
             [] => shown.first().and_then(of).map(|event| &*event.unit),
             _ => seen.unit(events),
         };
-        let unit = unit.filter(|unit| !unit.is_empty()).unwrap_or("samples").to_owned();
-        let unit = match seen.shift {
-            0 => unit,
-            shift => format!("2^{shift} {unit}"),
-        };
+        let unit = seen.unit_of_weights(unit.filter(|unit| !unit.is_empty()).unwrap_or("samples"));
         let has_waits = shown.iter().filter_map(of).any(|event| Meaning::of(event).is_of_waiting());
         Self {
             is_cpu_time: unit == "ns" && !shown.is_empty() && parts.are_clocks(&shown),

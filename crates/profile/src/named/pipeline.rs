@@ -246,7 +246,7 @@ impl<'a> Loaded<'a> {
         let locator = Locator::new(&self.tables, &self.spaces);
         let embedded = locator.embedded(self.recording);
         let finder = Finder { search: self.search, embedded: Some(&embedded) };
-        let suspects = suspects(&locator, &finder, &self.hits.rows);
+        let suspects = suspects(&locator, &finder, &self.hits.rows, self.recording.len_bytes());
         let worst = suspects.worst.and_then(|image| locator.images.get(image as usize));
         (suspects, worst.map(|image| image.path.clone()))
     }

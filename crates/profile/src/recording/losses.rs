@@ -32,7 +32,7 @@ pub struct LostOfEvent {
     /// Their number.
     pub samples: u64,
     /// What they would have weighed, in the unit of the event, without those of which that is unknown.
-    pub weight: u64,
+    pub weight: u128,
     /// Those of which it is unknown.
     pub unweighed: u64,
     /// Their share of the weight of the event; unweighed ones count as a recorded sample does on average.
@@ -58,7 +58,7 @@ impl Lost {
             let none = LostOfEvent { event: loss.event, samples: 0, weight: 0, unweighed: 0, share: 0.0 };
             let sum = of_events.entry(loss.event).or_insert(none);
             sum.samples = sum.samples.saturating_add(loss.count);
-            sum.weight = sum.weight.saturating_add(loss.weight);
+            sum.weight += u128::from(loss.weight);
             sum.unweighed = sum.unweighed.saturating_add(if loss.weight == 0 { loss.count } else { 0 });
         }
         let known = of_events.values().fold(0, |sum: u64, of| sum.saturating_add(of.samples));

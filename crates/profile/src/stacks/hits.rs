@@ -75,7 +75,7 @@ pub struct WallSum {
     pub kernel: u32,
     /// Number of samples.
     pub samples: u64,
-    /// The time, ns.
+    /// The time, in two to the power of [`SampleFacts::shift`] ns.
     pub weight: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct SampleFacts {
     pub events: Vec<SeenEvent>,
     /// The events of samples that the filter admits, but for their events; likewise.
     pub unshown: Vec<SeenEvent>,
-    /// Waits of kernel threads without work that are left out: their number and their time, ns.
+    /// Waits of kernel threads without work that are left out: their number and their time, in two to the power of `shift` ns.
     pub idle: (u64, u64),
     /// Samples of tracepoints whose stacks are shown without the kernel's functions of tracing.
     pub shortened: u64,
@@ -103,7 +103,7 @@ pub struct SeenEvent {
     pub event: u8,
     /// The number of samples.
     pub samples: u64,
-    /// The sum of their weights, in the unit of the event.
+    /// The sum of their weights, in the unit of [`SampleFacts::unit_of_weights`].
     pub weight: u64,
 }
 
@@ -114,6 +114,11 @@ impl SampleFacts {
         let mut units = self.events.iter().map(unit);
         let first = units.next()?;
         units.all(|unit| unit == first).then_some(first)
+    }
+
+    /// Returns the unit of weights of events with this unit: their own, or a power of two of it.
+    pub fn unit_of_weights(&self, unit: &str) -> String {
+        unit_of_weights(self.shift, unit)
     }
 
     /// Returns true if the events of the samples have different units, so that weights cannot be added.
@@ -211,8 +216,13 @@ pub fn count(
 }
 
 /// Returns how far weights must be shifted so that 64 bits hold their sum. One bit is left for rounding.
-fn shift(recorded: u128) -> u32 {
-    if recorded > u128::from(u64::MAX) { u128::BITS - recorded.leading_zeros() - (u64::BITS - 1) } else { 0 }
+pub fn shift(sum: u128) -> u32 {
+    if sum > u128::from(u64::MAX) { u128::BITS - sum.leading_zeros() - (u64::BITS - 1) } else { 0 }
+}
+
+/// Returns the unit of weights that were shifted: that of their event, or a power of two of it.
+pub fn unit_of_weights(shift: u32, unit: &str) -> String {
+    if shift == 0 { unit.to_owned() } else { format!("2^{shift} {unit}") }
 }
 
 /// Maps each process to the task that stands for it: its leading thread, else the thread that was recorded first.

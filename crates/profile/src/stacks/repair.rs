@@ -21,6 +21,7 @@
 //! | `stored` | repaired stacks as rows, for the cache |
 //! | `suspect` | stacks of walks that cannot be whole |
 //! | `trampolines` | signal trampolines on walks |
+//! | `work` | how much of it a recording is worth |
 
 mod audit;
 mod batch;
@@ -35,6 +36,7 @@ mod stored;
 mod suspect;
 mod tables;
 mod trampolines;
+mod work;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -59,16 +61,21 @@ pub(crate) use looks::{Look, Looks, Watched, are_valid};
 pub use suspect::{Suspects, skips_interrupted, suspects};
 use tables::TableSources;
 pub(crate) use trampolines::trampolines;
+use work::Work;
 
 /// Samples that are unwound together and share what was learned of calls.
 const BATCH: usize = 512;
+
+/// In place of a repaired stack: the one that the sample has.
+const OWN: u32 = 0;
 
 /// The result of repairing stacks.
 #[derive(Debug, Default)]
 pub struct RepairedStacks {
     /// By the snapshot of the sample.
     by_snapshot: Map<u32, Outcome>,
-    /// Walks by unwind tables that cannot be right as a whole, by stack id: what is left of them, and how that ended.
+    /// Walks by unwind tables that cannot be right as a whole, or that nobody has checked, by stack id: what is left of them, and how
+    /// that ended.
     cut: Map<u32, (u32, WalkEnd)>,
     /// In the order of the file.
     disagreements: Vec<Disagreement>,
@@ -90,7 +97,7 @@ pub struct New {
 /// The result of unwinding one sample.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
-    /// The repaired stack and how it ended; `None` if the walk is kept.
+    /// The repaired stack, or [`OWN`], and how it ended; `None` if the walk is kept.
     other: Option<(u32, WalkEnd)>,
     repair: StackRepair,
 }
@@ -114,6 +121,9 @@ impl RepairedStacks {
     /// Returns the sample with its repaired stack, if it has one.
     pub fn sample(&self, sample: Sample) -> Sample {
         match self.by_snapshot.get(&sample.snapshot) {
+            Some(Outcome { other: Some((OWN, user_end)), repair }) => {
+                Sample { user_end: *user_end, repair: *repair, ..sample }
+            }
             Some(Outcome { other: Some((user_stack, user_end)), repair }) => {
                 Sample { user_stack: *user_stack, user_end: *user_end, repair: *repair, ..sample }
             }
@@ -124,8 +134,16 @@ impl RepairedStacks {
     }
 
     fn cut_walk(&self, sample: Sample) -> Sample {
-        let Some((user_stack, user_end)) = self.cut.get(&sample.user_stack) else { return sample };
-        Sample { user_stack: *user_stack, user_end: *user_end, repair: StackRepair::REPLACED, ..sample }
+        match self.cut.get(&sample.user_stack) {
+            None => sample,
+            Some((OWN, user_end)) => Sample { user_end: *user_end, ..sample },
+            Some((user_stack, user_end)) => Sample {
+                user_stack: *user_stack,
+                user_end: *user_end,
+                repair: StackRepair::REPLACED,
+                ..sample
+            },
+        }
     }
 
     /// Lists the walks by unwind tables that differ from the unwound stack, in the order of the file.
@@ -180,23 +198,24 @@ pub fn repair_stacks(
     let limits =
         Limits { frames: icecore_format::limits::MAX_FRAMES as usize, ..Limits::new(lookup.machine()) };
     let unwinders = Unwinders::new(limits);
-    let unwind = |samples: &[Sample]| {
+    let unwind = |samples: &[Sample], all: u64| {
+        let work = Work::of(recording.len_bytes(), samples.len() as u64, all);
         unwinders.with(|unwinder| {
-            let mut batch = Batch::new(selection, locator, &lookup, unwinder);
-            samples.iter().for_each(|sample| {
-                batch.sample(sample);
-            });
+            let mut batch = Batch::new(selection, locator, &lookup, (unwinder, &work));
+            samples.iter().for_each(|sample| batch.sample(sample));
             batch.done()
         })
     };
+    let of_blocks: u64 = blocks.iter().map(|(_, entry)| u64::from(entry.header.items)).sum();
     let of_block = |entry: &Entry| -> (Vec<batch::Done>, Vec<Sample>) {
         let (unwound, walked): (Vec<Sample>, Vec<Sample>) =
             wanted(entry).into_iter().partition(|sample| sample.snapshot != 0);
-        let done = unwound.par_chunks(BATCH).map(unwind).collect();
+        let done = unwound.par_chunks(BATCH).map(|batch| unwind(batch, of_blocks)).collect();
         (done, walks(walked))
     };
     let done: Vec<(Vec<batch::Done>, Vec<Sample>)> =
         blocks.par_iter().map(|(_, entry)| of_block(entry)).collect();
+    let distinct: u64 = done.iter().map(|(_, walked)| walked.len() as u64).sum();
     let mut repaired = RepairedStacks::default();
     let (mut new, mut next_id) = (New { first_id, ..New::default() }, first_id);
     let mut done = blocks.iter().zip(done).peekable();
@@ -207,7 +226,9 @@ pub fn repair_stacks(
             batches.into_iter().for_each(|done| repaired.add(done, &mut trie));
             walked.extend(of_block);
         }
-        let checked: Vec<batch::Done> = walks(walked).par_chunks(BATCH).map(unwind).collect();
+        let walked = walks(walked);
+        let checked: Vec<batch::Done> =
+            walked.par_chunks(BATCH).map(|batch| unwind(batch, distinct)).collect();
         checked.into_iter().for_each(|done| repaired.add(done, &mut trie));
         let begin = next_id;
         next_id = trie.next_id();
@@ -230,7 +251,7 @@ fn walks(mut samples: Vec<Sample>) -> Vec<Sample> {
 impl RepairedStacks {
     fn add(&mut self, done: batch::Done, trie: &mut Trie) {
         let ids = trie.add(&done.grown);
-        let id = |node: u32| ids[node as usize - 1];
+        let id = |node: u32| if node == OWN { OWN } else { ids[node as usize - 1] };
         let outcome = |stack: &batch::Stack| Outcome {
             other: stack.other.map(|(node, end)| (id(node), end)),
             repair: stack.repair,

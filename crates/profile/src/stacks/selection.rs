@@ -77,7 +77,8 @@ pub struct Selection<'a> {
 impl Selection<'_> {
     /// Returns the key of a sample; `None` if the filter excludes it.
     pub fn key(&self, sample: &Sample) -> Option<Key> {
-        self.key_in(&self.phase(sample.task, sample.time_ns), sample)
+        let phase = self.phase(sample.task, sample.time_ns);
+        self.wants_but_for_event(&phase, sample).then(|| self.key_in(&phase, sample))?
     }
 
     /// Returns true if the filter admits a thread, a task id, by its ids.
@@ -112,9 +113,9 @@ impl Selection<'_> {
         Phase { space, cgroup, during_ns, wanted }
     }
 
+    /// Returns the key of a sample that the filter admits; `None` if its event is not requested, or it is left out as a wait.
     pub(super) fn key_in(&self, phase: &Phase, sample: &Sample) -> Option<Key> {
-        if !self.events.has(sample.event) || !self.wants_but_for_event(phase, sample) || self.is_idle(sample)
-        {
+        if !self.events.has(sample.event) || self.is_idle(sample) {
             return None;
         }
         let kernel_stack = self.tracing.map_or(sample.kernel_stack, |tracing| tracing.shown(sample));

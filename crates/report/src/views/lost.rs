@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::losses::{Lost, LostOfEvent};
+use icecore_profile::stacks::hits::{shift, unit_of_weights};
 use icecore_text::quantity::{count, percent, weight};
 
 /// The lost samples of one event.
@@ -26,11 +27,12 @@ impl LostRow {
         let row = |of: &LostOfEvent| {
             let event = tables.parts.events().get(usize::from(of.event));
             let LostOfEvent { samples, weight, unweighed, share, .. } = *of;
+            let shift = shift(weight);
             Self {
                 event: event.map_or_else(|| "?".to_owned(), |event| event.name.clone()),
-                unit: event.map_or_else(String::new, |event| event.unit.clone()),
+                unit: event.map_or_else(String::new, |event| unit_of_weights(shift, &event.unit)),
                 samples,
-                weight,
+                weight: (weight >> shift) as u64,
                 unweighed,
                 share,
             }

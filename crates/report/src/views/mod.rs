@@ -107,8 +107,11 @@ fn omissions(report: &Report<'_>, page: &mut Page) {
     let (idle, idle_ns) = report.loaded.hits.seen.idle;
     if idle > 0 {
         let are = if idle == 1 { "wait of a kernel thread" } else { "waits of kernel threads" };
-        let text =
-            format!("{} {are} without work left out, {} (--idle shows them)", count(idle), duration(idle_ns));
+        let lasted = match report.loaded.hits.seen.shift {
+            0 => format!(", {}", duration(idle_ns)),
+            _ => String::new(),
+        };
+        let text = format!("{} {are} without work left out{lasted} (--idle shows them)", count(idle));
         page.sentence(Style::Dim, 0, &text);
     }
     let shortened = report.loaded.hits.seen.shortened;

@@ -163,7 +163,7 @@ impl Summary {
     /// Sums up a recording.
     pub fn new(report: &Report<'_>) -> Self {
         let loaded = report.loaded;
-        let tables = &loaded.tables;
+        let (tables, seen) = (&loaded.tables, &loaded.hits.seen);
         let session = &tables.session;
         let whole = report.profile.whole();
         let samples_in_file = tables.sample_blocks.iter().map(|b| u64::from(b.header.items)).sum();
@@ -213,8 +213,8 @@ impl Summary {
             target: alike(tables, target),
             cpus: alike(tables, |session| session.cpus.clone()),
             events: EventRow::list(&alike(tables, |session| session.events.clone())),
-            events_shown: events::sums(tables, &loaded.hits.seen.events),
-            events_left_out: events::sums(tables, &loaded.hits.seen.unshown),
+            events_shown: events::sums(tables, seen, &seen.events),
+            events_left_out: events::sums(tables, seen, &seen.unshown),
             wall_time: WallTime::new(report).map(|wall| wall::WallRow::new(&wall)),
             start_unix_ns: tables.parts.start_unix_ns(),
             end_unix_ns: tables

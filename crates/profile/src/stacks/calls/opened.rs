@@ -36,6 +36,9 @@ pub trait Judge: Sync {
     /// Finds the frame of the function that holds a program counter, or, for a return address, the byte before it.
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape>;
 
+    /// Returns true if code of an image is available.
+    fn has_code(&self, image: u32) -> bool;
+
     /// Finds the frame of a function that an instruction of the same image calls directly; `caller` is the last byte of that call.
     fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape>;
 }
@@ -124,6 +127,10 @@ impl Judge for Calls<'_> {
     fn shape(&self, place: (u32, FileOff), is_interrupted: bool) -> Option<Shape> {
         let (code, at) = self.at(place)?;
         code.shape(at, is_interrupted)
+    }
+
+    fn has_code(&self, image: u32) -> bool {
+        self.code(image).is_some()
     }
 
     fn shape_behind(&self, caller: (u32, FileOff), at: FileOff, is_interrupted: bool) -> Option<Shape> {

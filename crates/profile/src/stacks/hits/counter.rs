@@ -39,7 +39,7 @@ pub(super) struct Counter<'a> {
     fields: &'a Fields,
     apart: Apart,
     slices: Option<Slices>,
-    /// The recorded weight of all counted samples.
+    /// The recorded weight of all samples that the filter admits, whatever their event: no sum is larger.
     pub(super) recorded: u128,
     /// Weights are counted in units of two to the power of so much.
     shift: u32,
@@ -110,21 +110,24 @@ impl<'a> Counter<'a> {
         if !phase.during_ns.contains(&sample.time_ns) {
             *phase = selection.phase(sample.task, sample.time_ns);
         }
-        if self.apart.wall && selection.wants_but_for_event(phase, sample) {
+        if !selection.wants_but_for_event(phase, sample) {
+            return;
+        }
+        self.recorded += u128::from(sample.weight);
+        let weight = shifted(sample.weight, self.shift);
+        if self.apart.wall {
             let key = match self.waits.of(sample) {
                 0 => self.waits.is_cpu_time(sample.event).then_some((0, 0)),
                 wait => Some((wait, sample.kernel_stack)),
             };
             if let Some(key) = key {
-                add(self.wall.entry(key).or_default(), (1, sample.weight));
+                add(self.wall.entry(key).or_default(), (1, weight));
             }
         }
         let Some(key) = selection.key_in(phase, sample) else {
-            if selection.wants_but_for_event(phase, sample) {
-                let is_requested = selection.events.has(sample.event);
-                let of_event = &mut self.events[1][usize::from(sample.event)];
-                add(if is_requested { &mut self.idle } else { of_event }, (1, sample.weight));
-            }
+            let is_requested = selection.events.has(sample.event);
+            let of_event = &mut self.events[1][usize::from(sample.event)];
+            add(if is_requested { &mut self.idle } else { of_event }, (1, weight));
             return;
         };
         if selection.is_emptied(&key) {
@@ -138,8 +141,6 @@ impl<'a> Counter<'a> {
         let wait = if self.apart.waits == WaitsApart::Nothing { 0 } else { self.waits.of(sample) };
         let field = if self.apart.fields { self.fields.of(sample) } else { 0 };
         let key = Key { task: *counted_as, user, kernel, event, cpu, field, wait, ..key };
-        self.recorded += u128::from(sample.weight);
-        let weight = shifted(sample.weight, self.shift);
         add(&mut self.events[0][usize::from(sample.event)], (1, weight));
         let span_ns = (sample.time_ns, sample.time_ns);
         let position = self.add(key, Count { position: 0, samples: 1, weight, span_ns });

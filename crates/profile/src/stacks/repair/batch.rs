@@ -3,6 +3,7 @@
 
 use icecore_format::records::{Mark, Sample, StackRepair, WalkEnd};
 
+use super::OWN;
 use super::audit::{Compared, compare};
 use super::carried::Carried;
 use super::choose::{Choice, Walked, choose, ended, joined};
@@ -12,6 +13,7 @@ use super::memory::Memory;
 use super::over::Walk;
 use super::suspect::Known;
 use super::tables::TableLookup;
+use super::work::Work;
 use crate::map::Map;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Selection;
@@ -28,6 +30,7 @@ pub(super) struct Batch<'a> {
     locator: &'a Locator<'a>,
     tables: &'a TableLookup<'a>,
     unwinder: &'a mut Unwinder,
+    work: &'a Work,
     done: Done,
     /// Calls whose functions keep frame pointers.
     kept: Known,
@@ -49,14 +52,14 @@ pub(super) struct Done {
 pub(super) struct CutWalk {
     /// The stack id of the walk.
     pub(super) of: u32,
-    /// The leaf of what is left, in [`Done::grown`], and how it ended.
+    /// The leaf of what is left, in [`Done::grown`], or [`OWN`], and how it ended.
     pub(super) left: (u32, WalkEnd),
 }
 
 /// The stack of one snapshot.
 pub(super) struct Stack {
     pub(super) snapshot: u32,
-    /// The leaf of the repaired stack in [`Done::grown`] and how it ended; `None` if the walk is kept.
+    /// The leaf of the repaired stack in [`Done::grown`], or [`OWN`], and how it ended; `None` if the walk is kept.
     pub(super) other: Option<(u32, WalkEnd)>,
     pub(super) repair: StackRepair,
     /// The walk was made by unwind tables, and differs from the unwound stack.
@@ -91,14 +94,35 @@ impl<'a> Batch<'a> {
         selection: Selection<'a>,
         locator: &'a Locator<'a>,
         tables: &'a TableLookup<'a>,
-        unwinder: &'a mut Unwinder,
+        (unwinder, work): (&'a mut Unwinder, &'a Work),
     ) -> Self {
         let (done, kept, checked, frames, path) = Default::default();
-        Self { selection, locator, tables, unwinder, done, kept, checked, frames, path }
+        Self { selection, locator, tables, unwinder, work, done, kept, checked, frames, path }
     }
 
-    /// Unwinds the stack of a sample, if its snapshot is complete; without a snapshot, checks its walk.
-    pub(super) fn sample(&mut self, sample: &Sample) -> Option<()> {
+    /// Unwinds the stack of a sample, if its snapshot is complete; without a snapshot, checks its walk. If no work is left for that, the
+    /// stack stays as it is, and its end says so.
+    pub(super) fn sample(&mut self, sample: &Sample) {
+        let known = (self.done.stacks.len(), self.done.cut.len());
+        if !self.work.is_spent() {
+            self.examine(sample);
+        }
+        if !self.work.is_spent() {
+            return;
+        }
+        self.done.stacks.truncate(known.0);
+        self.done.cut.truncate(known.1);
+        let own = (OWN, WalkEnd::NOT_EXAMINED);
+        match sample.snapshot {
+            0 => self.done.cut.push(CutWalk { of: sample.user_stack, left: own }),
+            snapshot => {
+                let (other, repair) = (Some(own), StackRepair::NONE);
+                self.done.stacks.push(Stack { snapshot, other, repair, differs: None });
+            }
+        }
+    }
+
+    fn examine(&mut self, sample: &Sample) -> Option<()> {
         if sample.snapshot == 0 {
             return self.walk(sample);
         }
@@ -106,7 +130,7 @@ impl<'a> Batch<'a> {
         let task = tables.task(sample.task);
         let space = self.selection.spaces.space(task.tgid, sample.time_ns)?;
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
-        let code = SpaceCode::new(self.locator, space, self.tables);
+        let code = SpaceCode::new(self.locator, space, self.tables, self.work);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;
@@ -199,7 +223,7 @@ impl<'a> Batch<'a> {
     fn walk(&mut self, sample: &Sample) -> Option<()> {
         let tables = self.selection.tables;
         let space = self.selection.spaces.space(tables.task(sample.task).tgid, sample.time_ns)?;
-        let code = SpaceCode::new(self.locator, space, self.tables);
+        let code = SpaceCode::new(self.locator, space, self.tables, self.work);
         let walked: Vec<Walked> =
             steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let left = self.cut(&code, &walked)?;

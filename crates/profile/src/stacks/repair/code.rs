@@ -7,6 +7,8 @@ use icecore_format::records::{Location, Mark};
 use super::choose::Walked;
 use super::grown::Framed;
 use super::tables::TableLookup;
+use super::work::Work;
+use crate::map::Map;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::locate::{Locator, Role, Step};
 use icecore_elf::Avma;
@@ -24,15 +26,28 @@ pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
     space: SpaceId,
     tables: &'a TableLookup<'a>,
-    /// Cached lookups: address and location.
-    seen: RefCell<Vec<(Avma, Location)>>,
+    /// The last location of each address.
+    seen: RefCell<Map<Avma, Location>>,
     /// Signal trampolines on the walk.
     trampolines: RefCell<Vec<Avma>>,
+    /// What is done with this code.
+    work: &'a Work,
 }
 
 impl<'a> SpaceCode<'a> {
-    pub(super) fn new(locator: &'a Locator<'a>, space: SpaceId, tables: &'a TableLookup<'a>) -> Self {
-        Self { locator, space, tables, seen: RefCell::default(), trampolines: RefCell::default() }
+    pub(super) fn new(
+        locator: &'a Locator<'a>,
+        space: SpaceId,
+        tables: &'a TableLookup<'a>,
+        work: &'a Work,
+    ) -> Self {
+        let (seen, trampolines) = Default::default();
+        Self { locator, space, tables, seen, trampolines, work }
+    }
+
+    /// Takes steps of work; returns false if there were not so many left.
+    pub(super) fn take(&self, steps: u64) -> bool {
+        self.work.take(steps)
     }
 
     pub(super) fn space(&self) -> SpaceId {
@@ -41,8 +56,9 @@ impl<'a> SpaceCode<'a> {
 
     /// Converts a step to a frame of the walk; `None` if a block of it is missing, or it has no address.
     pub(super) fn walked(&self, step: Step) -> Option<Walked> {
+        self.take(1).then_some(())?;
         let (address, location) = (Avma(self.locator.address(Some(self.space), step)?), step.location?);
-        self.seen.borrow_mut().push((address, location));
+        self.seen.borrow_mut().insert(address, location);
         if step.mark.has(Mark::INTERRUPTED) {
             self.trampolines.borrow_mut().push(address);
         }
@@ -55,7 +71,7 @@ impl<'a> SpaceCode<'a> {
         let step =
             Step { node: 0, position: None, location: Some(location), role: Role::Return, mark: Mark::NONE };
         let address = Avma(self.locator.address(Some(self.space), step)?);
-        self.seen.borrow_mut().push((address, location));
+        self.seen.borrow_mut().insert(address, location);
         Some(address)
     }
 
@@ -117,16 +133,14 @@ impl<'a> SpaceCode<'a> {
 
     /// Finds the code of an unwound frame, as stacks store it.
     fn location(&self, frame: &Frame) -> Location {
-        let known = self.seen.borrow().iter().rev().find(|(address, _)| *address == frame.address).copied();
-        match known {
-            Some((_, location)) => location,
-            None => Location::Address(frame.address.0),
-        }
+        let known = self.seen.borrow().get(&frame.address).copied();
+        known.unwrap_or(Location::Address(frame.address.0))
     }
 }
 
 impl Modules for SpaceCode<'_> {
     fn find(&self, address: Avma) -> Option<ModuleAddress<'_>> {
+        self.take(1).then_some(())?;
         let (image, off) = self.locator.mapped(self.space, address)?;
         let is_file = |image: &u32| self.locator.images[*image as usize].kind != Kind::Anonymous;
         let file = image.filter(is_file);
@@ -164,6 +178,11 @@ impl Modules for SpaceCode<'_> {
     fn shape(&self, pc: Avma, is_interrupted: bool) -> Option<Shape> {
         let at = self.file_off(lookup(pc, is_interrupted))?;
         self.tables.calls()?.shape(at, is_interrupted)
+    }
+
+    fn has_code(&self, address: Avma) -> bool {
+        let at = self.file_off(address);
+        at.zip(self.tables.calls()).is_some_and(|((image, _), calls)| calls.has_code(image))
     }
 
     fn shape_behind(&self, return_address: Avma, pc: Avma, is_interrupted: bool) -> Option<Shape> {

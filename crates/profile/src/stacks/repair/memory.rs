@@ -37,6 +37,7 @@ impl<'a> Memory<'a> {
             parts.push((u64::from(node.gap), held.pieces.find(node.piece)?));
             next = node.outer;
         }
+        code.take(parts.len() as u64).then_some(())?;
         let mut number = 0;
         for (gap, _) in parts.iter_mut().rev() {
             number += *gap;
@@ -99,6 +100,9 @@ impl<'a> Memory<'a> {
 
 impl StackMemory for Memory<'_> {
     fn read_u64(&self, at: Avma) -> Result<u64, Miss> {
+        if !self.code.take(1) {
+            return Err(Miss::Elsewhere);
+        }
         let Snapshot { anchor, copied, .. } = *self.snapshot;
         let (Avma(address), Avma(sp)) = (at, self.sp());
         let into = address.wrapping_sub(sp);

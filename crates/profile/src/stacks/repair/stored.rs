@@ -2,15 +2,15 @@
 //!
 //! | row | it says |
 //! |---|---|
-//! | event 0 | the sample with `snapshot` has `user_stack` and `repair`; it keeps its walk if `user_stack` is 0 |
-//! | event 1 | of the walk by unwind tables with the id `kernel_stack`, `user_stack` is left |
+//! | event 0 | the sample with `snapshot` has `user_stack` and `repair`; it keeps its walk if `user_stack` is 0, and the end of it without another |
+//! | event 1 | of the walk by unwind tables with the id `kernel_stack`, `user_stack` is left; all of it if that is 0 |
 //! | event 2 | the sample in the next row has a walk that differs from the unwound `user_stack` after `weight` frames |
 
 use std::ops::Range;
 
 use icecore_format::records::{Sample, StackRepair, WalkEnd};
 
-use super::{Disagreement, Outcome, RepairedStacks};
+use super::{Disagreement, OWN, Outcome, RepairedStacks};
 
 const REPAIRED: u8 = 0;
 const CUT: u8 = 1;
@@ -58,8 +58,9 @@ impl RepairedStacks {
         let mut rows = rows.into_iter();
         while let Some(row) = rows.next() {
             let stack = (row.user_stack, row.user_end);
-            let is_kept = row.event == REPAIRED && row.user_stack == 0;
-            if !is_kept && !all.is_new(row.user_stack) {
+            let is_kept = row.event == REPAIRED && stack == (OWN, WalkEnd::NONE);
+            let is_own = row.event != DIFFERS && stack == (OWN, WalkEnd::NOT_EXAMINED);
+            if !is_kept && !is_own && !all.is_new(row.user_stack) {
                 return None;
             }
             match row.event {
@@ -85,7 +86,7 @@ impl RepairedStacks {
 }
 
 fn row(snapshot: u32, outcome: &Outcome) -> Sample {
-    let (user_stack, user_end) = outcome.other.unwrap_or((0, WalkEnd::NONE));
+    let (user_stack, user_end) = outcome.other.unwrap_or((OWN, WalkEnd::NONE));
     Sample { event: REPAIRED, snapshot, user_stack, user_end, repair: outcome.repair, ..EMPTY }
 }
 
@@ -100,6 +101,9 @@ mod tests {
             all.by_snapshot.insert(id, Outcome { other, repair: StackRepair::REPLACED.audited() });
         }
         all.cut.insert(3, (11, WalkEnd::BAD_RULES));
+        all.cut.insert(4, (OWN, WalkEnd::NOT_EXAMINED));
+        let not_examined = Outcome { other: Some((OWN, WalkEnd::NOT_EXAMINED)), repair: StackRepair::NONE };
+        all.by_snapshot.insert(100, not_examined);
         let sample =
             Sample { time_ns: 7, cpu: 3, event: 2, task: 5, user_stack: 4, weight: 9, snapshot: 6, ..EMPTY };
         all.disagreements = [4, 2].map(|common| Disagreement { sample, unwound: 19, common }).into();
@@ -119,7 +123,12 @@ mod tests {
         let mut outcomes: Vec<_> =
             all.by_snapshot.iter().map(|(id, it)| (*id, it.other, it.repair)).collect();
         outcomes.sort_unstable_by_key(|row| row.0);
-        (outcomes, all.cut.get(&3).copied(), all.disagreements.clone(), all.ids_of_parts.clone())
+        (
+            outcomes,
+            [3, 4].map(|of| all.cut.get(&of).copied()),
+            all.disagreements.clone(),
+            all.ids_of_parts.clone(),
+        )
     }
 
     #[test]

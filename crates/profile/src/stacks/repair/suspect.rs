@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use icecore_format::records::{Location, Mark, StackRepair, WalkEnd};
 
 use super::tables::{TableLookup, TableSources};
+use super::work::Work;
 use crate::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
@@ -73,8 +74,9 @@ impl Known {
 /// Judges the stacks of a recording without snapshots, which has only walks. Suspects are counted among the walks that came to a
 /// root; the others are known to be broken.
 ///
-/// # Cost   reads the unwind tables once per place; one table lookup per frame of each distinct stack
-pub fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Suspects {
+/// # Cost   reads the unwind tables once per place; one table lookup per frame of each distinct stack, as far as the size of the file
+/// admits: others are neither suspect nor sound
+pub fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit], recording_len: u64) -> Suspects {
     let mut suspects = Suspects::default();
     // A walk by unwind tables skips nothing.
     let is_walk = |hit: &&Hit| hit.key.user != 0 && hit.key.end != WalkEnd::BY_TABLES;
@@ -87,14 +89,19 @@ pub fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit]) -> Sus
     let mut images: Map<Option<u32>, u64> = Map::default();
     // Rows of one stack in other slices of time or threads are neighbours.
     let mut before = None;
+    let work = Work::of(recording_len, 1, 1);
     for hit in rows.iter().filter(is_walk) {
         let stack = (hit.key.space, hit.key.user);
         let judged = match before {
             Some((known, judged)) if known == stack => judged,
             _ => {
                 let places: Vec<_> = steps(locator.tables, hit.key.user)
+                    .take_while(|_| work.take(1))
                     .map(|step| place(locator, &tables, hit, step))
                     .collect();
+                if work.is_spent() {
+                    break;
+                }
                 let Some((outermost, inner)) = places.split_last() else { continue };
                 let linked = if skips_interrupted(locator.tables, hit.key.user) {
                     Judged::Skips(None)

@@ -88,10 +88,9 @@ impl Recorded {
             tracing: None,
         };
         let mut unwinder = Unwinder::new(Limits::new(Machine::X86_64));
-        let mut batch = Batch::new(selection, &locator, &tables, &mut unwinder);
-        for sample in samples {
-            let _ = batch.sample(sample);
-        }
+        let work = Work::of(0, 1, 1);
+        let mut batch = Batch::new(selection, &locator, &tables, (&mut unwinder, &work));
+        samples.iter().for_each(|sample| batch.sample(sample));
         batch.done()
     }
 
@@ -211,7 +210,8 @@ fn with_memory<T>(recorded: &Recorded, ask: impl FnOnce(Option<Memory<'_>>) -> T
     let files = TableSources::find(&locator, &Finder { search: &search, embedded: None })
         .expect("the machine is known");
     let tables = files.tables();
-    let code = SpaceCode::new(&locator, recorded.space(), &tables);
+    let work = Work::of(0, 1, 1);
+    let code = SpaceCode::new(&locator, recorded.space(), &tables, &work);
     let held = &recorded.tables.held;
     ask(Memory::new(held, held.snapshots.find(1).expect("it has one"), &code))
 }

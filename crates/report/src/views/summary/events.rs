@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use icecore_profile::recording::load::Tables;
-use icecore_profile::stacks::hits::SeenEvent;
+use icecore_profile::stacks::hits::{SampleFacts, SeenEvent};
 use icecore_text::quantity::{things, weight};
 
 /// One event and its samples.
@@ -16,13 +16,13 @@ pub(super) struct EventSum {
 }
 
 /// Lists events with their samples.
-pub(super) fn sums(tables: &Tables, seen: &[SeenEvent]) -> Vec<EventSum> {
+pub(super) fn sums(tables: &Tables, facts: &SampleFacts, seen: &[SeenEvent]) -> Vec<EventSum> {
     let events = tables.parts.events();
     let row = |seen: &SeenEvent| {
         let event = events.get(usize::from(seen.event));
         EventSum {
             event: event.map_or_else(|| "?".to_owned(), |event| event.name.clone()),
-            unit: event.map_or_else(String::new, |event| event.unit.clone()),
+            unit: event.map_or_else(String::new, |event| facts.unit_of_weights(&event.unit)),
             samples: seen.samples,
             weight: seen.weight,
         }
