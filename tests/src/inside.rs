@@ -14,15 +14,7 @@ pub fn run_in(dir: &Path, args: &[&str]) -> (u8, String, String) {
 /// Runs a command line as [`run_in`] does, as if on a terminal of this width.
 pub fn run_on(width: Option<u32>, dir: &Path, args: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams { width, ..Streams::plain(&mut out, &mut err) };
     let folder = dir.display().to_string();
     let args = args.iter().map(|arg| arg.replace("DIR", &folder));
     let code = run(["icecore-report".to_owned()].into_iter().chain(args), &mut streams);

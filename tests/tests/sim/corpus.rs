@@ -31,15 +31,7 @@ fn said(name: &str, bytes: &[u8], view: &str) -> String {
     let path = dir.path().join(name);
     std::fs::write(&path, bytes).expect("room");
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let path = path.display().to_string();
     let line = ["icecore-report", view, &path, "--json"];
     // Waits are not shown unless they are asked for.
@@ -419,15 +411,7 @@ fn merged() -> Vec<u8> {
     let files = [&one, &other, &both].map(|path| path.display().to_string());
     let line = ["icecore-report", "merge", &files[0], &files[1], "-o", &files[2]];
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     assert_eq!(run(line.map(String::from), &mut streams), 0, "{}", String::from_utf8_lossy(&err));
     std::fs::read(both).expect("just written")
 }

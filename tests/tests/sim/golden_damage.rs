@@ -16,15 +16,7 @@ fn view(bytes: &[u8], view: &str) -> (u8, Value, String) {
     let path = dir.path().join("x.icecore");
     std::fs::write(&path, bytes).expect("written");
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let file = path.display().to_string();
     let code = run(["icecore-report", view, &file, "--json", "--threads", "2"], &mut streams);
     let text = String::from_utf8(err).expect("UTF-8").replace(&dir.path().display().to_string(), "DIR");
@@ -134,15 +126,7 @@ fn what_is_no_recording_is_refused_with_exit_code_2() {
         assert!(err.contains(cause), "{err}");
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     assert_eq!(run(["icecore-report", "/no/such/file"], &mut streams), 2);
     let text = String::from_utf8(err).expect("UTF-8");
     assert_eq!(
@@ -178,16 +162,8 @@ fn a_broken_pipe_is_no_failure() {
         &["folded"],
         &["info", "--json"],
     ] {
-        let mut err = Vec::new();
-        let mut streams = Streams {
-            out: &mut Gone,
-            err: &mut err,
-            color: false,
-            width: None,
-            progress: false,
-            cache: None,
-            reader: None,
-        };
+        let (mut out, mut err) = (Gone, Vec::new());
+        let mut streams = Streams::plain(&mut out, &mut err);
         let file = path.display().to_string();
         let args = ["icecore-report", "--quiet"].iter().chain(line).copied().chain([file.as_str()]);
         assert_eq!(run(args, &mut streams), 0, "{line:?}");

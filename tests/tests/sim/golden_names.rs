@@ -36,15 +36,7 @@ fn symbol(program: &Path, name: &str) -> (u64, u64) {
 
 fn json(file: &Path, args: &[&str]) -> Value {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let file = file.display().to_string();
     let args = ["icecore-report"].into_iter().chain(args.iter().copied()).chain([file.as_str(), "--json"]);
     assert_eq!(run(args, &mut streams), 0, "{}", String::from_utf8_lossy(&err));

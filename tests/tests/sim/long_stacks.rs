@@ -138,25 +138,24 @@ fn ends(dir: &Path, options: &str) -> Vec<(String, u64)> {
     ends.map(|(end, samples)| (end.clone(), samples.as_u64().expect("a count"))).collect()
 }
 
-#[test]
-fn stacks_are_examined_as_far_as_the_size_of_the_file_is_worth() {
+/// Examines many stacks, of which not all are worth it, and few.
+fn examines(write: impl Fn(&Path, u32), end: &str) {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r");
-    let ways: [(&dyn Fn(u32), &str, &str); 2] = [
-        (&|count| write_copies(&path, count), "copies", "no_rules"),
-        (&|count| write_walks(&path, count), "walks", "by_tables"),
-    ];
-    for (write, what, end) in ways {
-        write(8_000);
-        let len = path.metadata().expect("written").len();
-        let all = ends(dir.path(), "");
-        let [(first, examined), (second, others)] = &all[..] else { panic!("{what}: {all:?}") };
-        assert!(len < 20 << 10 && (&first[..], &second[..]) == (end, "not_examined"), "{len} {all:?}");
-        assert!(*examined > 1_000 && *others > 1_000, "{what}: {all:?}");
-        // A part of the recording may take as much.
-        assert_eq!(ends(dir.path(), " --to 1s"), [(end.to_owned(), 1_000)], "{what}");
-        // With fewer stacks, all are examined.
-        write(1_000);
-        assert_eq!(ends(dir.path(), ""), [(end.to_owned(), 1_000)], "{what}");
-    }
+    write(&path, 8_000);
+    let len = path.metadata().expect("written").len();
+    let all = ends(dir.path(), "");
+    let [(first, examined), (second, others)] = &all[..] else { panic!("{all:?}") };
+    assert!(len < 20 << 10 && (&first[..], &second[..]) == (end, "not_examined"), "{len} {all:?}");
+    assert!(*examined > 1_000 && *others > 1_000, "{all:?}");
+    // A part of the recording may take as much.
+    assert_eq!(ends(dir.path(), " --to 1s"), [(end.to_owned(), 1_000)]);
+    write(&path, 1_000);
+    assert_eq!(ends(dir.path(), ""), [(end.to_owned(), 1_000)]);
+}
+
+#[test]
+fn stacks_are_examined_as_far_as_the_size_of_the_file_is_worth() {
+    examines(write_copies, "no_rules");
+    examines(write_walks, "by_tables");
 }

@@ -101,8 +101,7 @@ mod tests {
     fn search(lookup: Lookup) -> anyhow::Result<Search> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let (out, err) = (&mut out, &mut err);
-        let streams =
-            Streams { out, err, color: false, width: None, progress: false, cache: None, reader: None };
+        let streams = Streams::plain(out, err);
         super::search(&lookup, None, &streams)
     }
 

@@ -49,6 +49,13 @@ pub struct Streams<'a> {
     pub reader: Option<PathBuf>,
 }
 
+impl<'a> Streams<'a> {
+    /// Returns output without color, width and progress, for which nothing is kept: the same on every machine. Files are opened here.
+    pub fn plain(out: &'a mut (dyn Write + Send), err: &'a mut (dyn Write + Send)) -> Self {
+        Self { out, err, color: false, width: None, progress: false, cache: None, reader: None }
+    }
+}
+
 impl Streams<'_> {
     /// Opens the way to files at paths that a recording names.
     fn door(&self) -> image::Door {

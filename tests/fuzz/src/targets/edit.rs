@@ -48,15 +48,7 @@ pub fn run(data: &[u8]) {
 /// Runs a command line; tells whether it was done.
 pub(super) fn line(line: &[String]) -> bool {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let options = ["--threads".to_owned(), "1".to_owned()];
     let args = ["icecore-report".to_owned()].into_iter().chain(line.iter().cloned()).chain(options);
     let code = report(args, &mut streams);

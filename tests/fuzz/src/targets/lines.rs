@@ -59,15 +59,7 @@ fn whole() -> &'static str {
 /// Runs a command line over one recording; what it prints must be as promised.
 pub(super) fn one(line: &[&str], hostile: &str, whole: &str) {
     let (mut stdout, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut stdout,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut stdout, &mut err);
     let out = scratch::folder().join(format!("icecore-fuzz-out-{}.svg", std::process::id()));
     let word = |word: &&str| match *word {
         HOSTILE => hostile.to_owned(),

@@ -33,15 +33,7 @@ pub fn run(data: &[u8]) {
 
 fn samples(path: &Path) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let file = path.to_str().expect("bug: it is text");
     let code = report(["icecore-report", "samples", "--json", "--threads", "1", file], &mut streams);
     assert_eq!(code, 0, "{}", String::from_utf8_lossy(&err));

@@ -135,15 +135,7 @@ fn assert_refused(path: &Path, words: &str) {
 /// Runs the report inside this process; returns exit code, output and errors.
 fn report(path: &Path, view: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut streams = Streams {
-        out: &mut out,
-        err: &mut err,
-        color: false,
-        width: None,
-        progress: false,
-        cache: None,
-        reader: None,
-    };
+    let mut streams = Streams::plain(&mut out, &mut err);
     let mut args = vec!["icecore-report".into()];
     args.extend(view.iter().map(std::ffi::OsString::from));
     if view[0] == "summary" {

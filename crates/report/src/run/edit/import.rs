@@ -77,8 +77,7 @@ mod tests {
             let output = cli::Output { output: output.clone(), force: false };
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let (out, err) = (&mut out, &mut err);
-            let mut streams =
-                Streams { out, err, color: false, width: None, progress: false, cache: None, reader: None };
+            let mut streams = Streams::plain(out, err);
             let options = cli::Import { file: file.clone(), output };
             let error = run(&options, &Global::default(), &mut streams).expect_err("refused");
             format!("{error:#}").replace(&format!("{}/", dir.path().display()), "")
