@@ -84,6 +84,6 @@ with tempfile.TemporaryDirectory() as folder:
         for title, measure, recorders in rows:
             print(title)
             for name, recorder in recorders:
-                print(f"  {beside(recorder, measure):8.1f}  {name}", flush=True)
+                print(f"  {beside(recorder, measure):9.2f}  {name}", flush=True)
     finally:
         subprocess.run(["perf", "probe", "-q", "-d", "probe_forks:*"], check=False)

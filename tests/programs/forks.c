@@ -86,7 +86,7 @@ static void spin(void)
 			calls += 1000;
 			took = now() - begin;
 		} while (took < 100000000);
-		printf("%02x %.1f\n", *(unsigned char *)hit, (double)took / calls);
+		printf("%02x %.2f\n", *(unsigned char *)hit, (double)took / calls);
 		fflush(stdout);
 	}
 }
