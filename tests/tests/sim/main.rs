@@ -6,6 +6,7 @@ mod corpus;
 mod counted;
 mod counts;
 mod cut;
+mod doors;
 mod events;
 mod frameless;
 mod golden;
