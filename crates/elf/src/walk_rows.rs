@@ -89,7 +89,7 @@ pub enum RowKind {
 pub struct WalkRows {
     /// The offset in the file from which places count.
     pub begin: u64,
-    /// At most [`MAX_ROWS`]. The first row of a function has [`Row::is_start`]; neighbours in a function differ.
+    /// At most [`MAX_ROWS`], each behind the one before. The first row of a function has [`Row::is_start`]; neighbours in a function differ.
     pub rows: Vec<Row>,
 }
 
@@ -209,6 +209,10 @@ impl Compiler<'_> {
                     break;
                 }
                 let row = compiled(at, row, fde.is_signal_trampoline(), section);
+                // An advance by no byte: of several rules for a place, the last one holds.
+                if self.rows[own..].last().is_some_and(|last| last.at == at) {
+                    self.rows.pop();
+                }
                 let last = self.rows[own..].last();
                 if last.is_none_or(|last| !last.has_rule_of(&row)) {
                     self.rows.push(Row { is_start: at == first, ..row });

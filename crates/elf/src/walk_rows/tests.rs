@@ -135,6 +135,18 @@ fn functions_that_overlap_and_gaps_between_them_are_cut() {
 }
 
 #[test]
+fn of_several_rules_for_a_place_the_last_one_holds() {
+    // DW_CFA_advance_loc by no byte.
+    let source = ".globl _start; _start: .cfi_startproc; .cfi_def_cfa_offset 16; .cfi_escape 0x40; .cfi_def_cfa_offset 24; nop
+        .cfi_def_cfa_offset 32; .cfi_escape 0x40; .cfi_def_cfa_offset 24; nop; .cfi_def_cfa_offset 40; nop; .cfi_endproc";
+    let rows = rows_of(&assembled(source)).rows;
+    let first = rows.iter().rposition(|row| row.is_start).expect("a function");
+    let told = rows[first..].iter().map(|row| (row.at - rows[first].at, row.kind, row.cfa, row.is_start));
+    let expected = [(0, RowKind::Sp, 3, true), (2, RowKind::Sp, 5, false), (3, RowKind::Unknown, 0, false)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn rows_of_a_real_program_ascend_and_nearly_all_are_known() {
     let elf = std::fs::read("/proc/self/exe").expect("we are running");
     let rows = rows_of(&elf).rows;
