@@ -160,7 +160,17 @@ fn root_twelve_recordings_say_the_same_where_no_file_is() {
     for command in TWELVE {
         let work = tempfile::tempdir().expect("a folder for temporary files");
         let script = format!("cd {}; {command}", work.path().display());
-        let recorded = Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]);
+        // A sample in what begins or ends a program, which has no unwind tables: only its code proves or refutes the caller, so that
+        // it is a guess where no file is.
+        let has_guess = |recorded: &Recorded| {
+            let there =
+                ["--sysroot".as_ref(), work.path().as_os_str(), "--json".as_ref(), "--no-cache".as_ref()];
+            let health = report(&[&["health".as_ref(), recorded.path().as_os_str()], &there[..]].concat());
+            let health: Value = serde_json::from_str(&health).expect("JSON");
+            health["guessed_share"].as_f64().is_some_and(|share| share > 0.0)
+        };
+        let mut recordings = (0..10).map(|_| Recorded::new(&["-F", "997", "-q"], &["sh", "-c", &script]));
+        let recorded = recordings.find(|recorded| !has_guess(recorded)).expect("one of ten");
         // Debug information, where it is, says which of several names of one address is meant.
         let mut meant: BTreeMap<String, String> = BTreeMap::new();
         for row in recorded.json("top", &["-n", "0"])["rows"].as_array().expect("a list") {
