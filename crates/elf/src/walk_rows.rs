@@ -89,7 +89,7 @@ pub enum RowKind {
 pub struct WalkRows {
     /// The offset in the file from which places count.
     pub begin: u64,
-    /// At most [`MAX_ROWS`], each behind the one before. The first row of a function has [`Row::is_start`]; neighbours in a function differ.
+    /// At most [`MAX_ROWS`], in ascending order of [`Row::at`], one for each place. The first row of a function has [`Row::is_start`]; neighbours in a function differ.
     pub rows: Vec<Row>,
 }
 
