@@ -163,6 +163,8 @@ struct task_struct___before_5_14 {
 	long state;
 };
 
+struct completion;
+
 struct task_struct {
 	struct thread_struct thread;
 	struct mm_struct *mm;
@@ -182,6 +184,9 @@ struct task_struct {
 	__u64 start_time;
 	__u64 self_exec_id;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	struct completion *vfork_done;
+	unsigned in_execve : 1;
 	unsigned int __state;
 	int on_cpu;
 	struct sched_info sched_info;

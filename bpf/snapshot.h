@@ -89,6 +89,25 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch, b
 	bpf_loop(scratch->go.back_count, send_callback, &slot, 0);
 }
 
+/* Returns true if the stack of the current task is its parent's again: a child of `vfork` that executes a program lets its parent go on
+ * before it leaves the parent's memory. */
+static __always_inline bool has_given_stack_back(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return BPF_CORE_READ(task, real_parent, mm) == BPF_CORE_READ(task, mm) && !BPF_CORE_READ(task, vfork_done) &&
+	       BPF_CORE_READ_BITFIELD_PROBED(task, in_execve);
+}
+
+/* Stores the frame of the leaf alone. */
+static __always_inline int take_leaf(struct scratch *scratch, enum walk_end end)
+{
+	scratch->frames[scratch->record.kernel_len & 127] = scratch->registers.registers[REGISTER_COUNT - 1];
+	scratch->record.user_len = 1;
+	scratch->record.user_end = end;
+	return 0;
+}
+
 /* Takes the user stack at the registers in the buffer. `at_entry`: they are those at the first instruction of a function. */
 VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 {
@@ -103,12 +122,10 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 		scratch->record.user_end = WALK_UNREADABLE;
 		return 0;
 	}
-	if (left == LEFT_BEFORE_RETURN) {
-		scratch->frames[scratch->record.kernel_len & 127] = scratch->registers.registers[REGISTER_COUNT - 1];
-		scratch->record.user_len = 1;
-		scratch->record.user_end = WALK_ZERO_RETURN;
-		return 0;
-	}
+	if (left == LEFT_BEFORE_RETURN)
+		return take_leaf(scratch, WALK_ZERO_RETURN);
+	if (has_given_stack_back())
+		return take_leaf(scratch, WALK_UNREADABLE);
 	/* The report finds the caller in the copy. */
 	if (at_entry && copy_mode == COPY_NOTHING)
 		caller = return_address(&scratch->returns, scratch->registers.registers);

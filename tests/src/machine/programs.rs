@@ -128,6 +128,8 @@ programs! {
     moved: "moved.c", [AS_DISTRIBUTED];
     /// Two processes with one address space, which load the two libraries.
     shares_memory: "shares_memory.c", [AS_DISTRIBUTED];
+    /// Lets children of `vfork` execute programs.
+    vforks: "vforks.c", [AS_DISTRIBUTED];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.
     guesses: "guesses.c", [WITH_FRAMES];
     /// The same without symbols.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use icecore_tests::machine::{
     Recorded, Sample, callers, profiled, skips, stacks_without_frames, swapped, swapped_large, swapped_small,
+    vforks,
 };
 use serde_json::Value;
 
@@ -202,6 +203,25 @@ fn root_a_frame_pointer_in_the_red_zone_is_that_of_the_caller() {
 }
 
 /// The compiler that builds this: 350 MB of code whose unwind tables have 2.4 million rows.
+#[test]
+fn root_a_child_of_vfork_has_no_stack_when_its_parent_goes_on() {
+    let recorded = Recorded::new(&["-q", "-F", "9997"], &[text(&vforks()), "1000"]);
+    // Without the code, which refutes a caller that does not call.
+    let elsewhere = tempfile::tempdir().expect("a folder for temporary files");
+    let samples = recorded.samples(&["--sysroot", text(elsewhere.path())]);
+    let executes = |sample: &&Sample| sample.names("user").first() == Some(&"execve");
+    let executing: Vec<&Sample> = samples.iter().filter(executes).collect();
+    let wrong: Vec<_> = executing.iter().filter(|sample| sample.has("reuses")).collect();
+    let whole = executing.iter().filter(|sample| sample.has("executes") && sample.has("main")).count();
+    // The kernel lets the parent go on in `mm_release`.
+    let given_back = |sample: &&&Sample| {
+        sample.text("ended") == "unreadable" && sample.names("kernel").contains(&"begin_new_exec")
+    };
+    let given_back = executing.iter().filter(given_back).count();
+    println!("{} samples in execve, {whole} are whole, {given_back} have no stack", executing.len());
+    assert!(wrong.is_empty() && whole > 20 && given_back > 20, "{wrong:?}");
+}
+
 #[test]
 fn root_a_large_compiler_is_walked_and_agrees_with_its_copies() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
