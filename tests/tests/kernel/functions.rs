@@ -231,7 +231,9 @@ fn root_code_that_a_linker_folded_has_the_names_by_which_calls_name_it() {
             ];
             assert!(both.contains(&&*folded[0].0), "{compiler} {flags}: {rows:?}");
             let top = report(&["top".as_ref(), recorded.path().as_os_str()]);
-            assert!(!top.contains("(+1 name)"), "{top}");
+            // A sample in front of the `exec` is in the recorder and in libc, where code has several names.
+            let of_program = |line: &&str| line.split_whitespace().any(|word| word == "program");
+            assert!(top.lines().filter(of_program).all(|line| !line.contains("(+1 name)")), "{top}");
             // The name is the same wherever the code was called from, and both names find it.
             assert!(names("call_beta").contains(&folded[0].0), "{:?}", names("call_beta"));
             let of = |name: &str| recorded.json("top", &["--focus", name])["total_weight"].as_u64();
