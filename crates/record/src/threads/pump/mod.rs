@@ -254,7 +254,7 @@ impl Pump<'_> {
                 chunk.readings = std::mem::take(&mut seen.readings);
             }
             let is_sent = self.offer(chunk, seen, &is_over);
-            if is_last || !is_sent {
+            if is_last || !is_sent || is_over() {
                 break;
             }
             fill = fill.max(seen.look_at(self.queues));
