@@ -110,6 +110,7 @@ struct file {
 
 struct mm_struct {
 	struct file *exe_file;
+	unsigned long start_code;
 	unsigned long start_stack;
 	unsigned long exec_vm;
 };

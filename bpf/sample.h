@@ -4,6 +4,7 @@
 #define ICECORE_SAMPLE_H
 
 #include "kernel.h"
+#include "executing.h"
 #include "maps.h"
 #include "registers.h"
 #include "scratch.h"
@@ -85,13 +86,13 @@ static __always_inline void send_sample(struct scratch *scratch)
 }
 
 /* Stores the registers that user space had when it entered the kernel. Returns false if the current task has none: threads of the kernel,
- * and its workers that share a process's memory (io_uring) and never came from there. */
+ * its workers that share a process's memory (io_uring) and never came from there, and those whose program is gone. */
 static __always_inline bool take_entry_registers(struct scratch *scratch)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *entry;
 
-	if (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+	if (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, flags) & PF_KTHREAD || has_new_memory())
 		return 0;
 	entry = (void *)bpf_task_pt_regs(task);
 #define FROM_ENTRY(field) (entry->field)
@@ -105,7 +106,7 @@ static __always_inline bool has_user_stack(bool in_user)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 
-	return in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD));
+	return in_user || (BPF_CORE_READ(task, mm) && !(BPF_CORE_READ(task, flags) & PF_KTHREAD) && !has_new_memory());
 }
 
 #endif

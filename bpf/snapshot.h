@@ -5,6 +5,7 @@
 
 #include "kernel.h"
 #include "complete.h"
+#include "executing.h"
 #include "go.h"
 #include "interrupted.h"
 #include "maps.h"
@@ -87,16 +88,6 @@ static __always_inline void take_snapshot(__u32 slot, struct scratch *scratch, b
 		send_leaf(slot, sp, fp, end);
 	}
 	bpf_loop(scratch->go.back_count, send_callback, &slot, 0);
-}
-
-/* Returns true if the stack of the current task is its parent's again: a child of `vfork` that executes a program lets its parent go on
- * before it leaves the parent's memory. */
-static __always_inline bool has_given_stack_back(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return BPF_CORE_READ(task, real_parent, mm) == BPF_CORE_READ(task, mm) && !BPF_CORE_READ(task, vfork_done) &&
-	       BPF_CORE_READ_BITFIELD_PROBED(task, in_execve);
 }
 
 /* Stores the frame of the leaf alone. */

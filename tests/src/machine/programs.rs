@@ -45,6 +45,8 @@ const WITH_FRAMES: &[&str] = &[
 ];
 /// Those with which distributions compile programs.
 const AS_DISTRIBUTED: &[&str] = &["-O2", "-g", "-fomit-frame-pointer", "-pthread"];
+/// Those for a program that lies at the same addresses in every process.
+const IN_PLACE: &[&str] = &["-O2", "-g", "-static", "-no-pie", "-Wl,--section-start=.replaced=0x10000000"];
 /// Those for a program without libraries.
 const WITHOUT_LIBRARIES: &[&str] = &["-nostdlib", "-static", "-fno-stack-protector", "-Wl,--eh-frame-hdr"];
 
@@ -128,6 +130,10 @@ programs! {
     moved: "moved.c", [AS_DISTRIBUTED];
     /// Two processes with one address space, which load the two libraries.
     shares_memory: "shares_memory.c", [AS_DISTRIBUTED];
+    /// Has children that execute a program.
+    replaced: "replaced.c", [IN_PLACE];
+    /// The program that they execute, whose function is where that of the other one was.
+    replaced_second: "replaced.c", [IN_PLACE, &["-DFUNCTION=second"]];
     /// Lets children of `vfork` execute programs.
     vforks: "vforks.c", [AS_DISTRIBUTED];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use icecore_tests::machine::{
-    Recorded, Sample, callers, profiled, skips, stacks_without_frames, swapped, swapped_large, swapped_small,
-    vforks,
+    Recorded, Sample, callers, profiled, replaced, replaced_second, skips, stacks_without_frames, swapped,
+    swapped_large, swapped_small, vforks,
 };
 use serde_json::Value;
 
@@ -220,6 +220,24 @@ fn root_a_child_of_vfork_has_no_stack_when_its_parent_goes_on() {
     let given_back = executing.iter().filter(given_back).count();
     println!("{} samples in execve, {whole} are whole, {given_back} have no stack", executing.len());
     assert!(wrong.is_empty() && whole > 20 && given_back > 20, "{wrong:?}");
+}
+
+#[test]
+fn root_a_program_that_begins_is_not_named_as_the_caller_of_its_own_begin() {
+    let (first, second) = (replaced(), replaced_second());
+    let recorded = Recorded::new(&["-q", "-F", "9997"], &[text(&first), "1000", text(&second)]);
+    let samples = recorded.samples(&[]);
+    let executing: Vec<&Sample> =
+        samples.iter().filter(|sample| sample.names("kernel").contains(&"bprm_execve")).collect();
+    let of = |function: &str| executing.iter().filter(|sample| sample.has(function)).count();
+    let without = executing.iter().filter(|sample| sample.names("user").is_empty()).count();
+    let (wrong, whole) = (of("second"), of("main"));
+    println!(
+        "{} samples in execve, {whole} are whole, {without} have no user side, {wrong} are wrong",
+        executing.len()
+    );
+    // In the last steps nothing says that the registers are still those of the old program.
+    assert!(wrong * 50 < executing.len() && whole > 20 && without > 20, "{wrong} of {}", executing.len());
 }
 
 #[test]
