@@ -162,20 +162,28 @@ struct {
 	__type(value, struct lost);
 } losses SEC(".maps");
 
-static __always_inline void count_lost_sample(__u32 cause, __u32 event, __u64 weight)
+static __always_inline struct lost *count_lost(__u32 cause, __u32 event)
 {
 	__u32 key = cause * LOSS_EVENTS + event;
 	struct lost *lost = bpf_map_lookup_elem(&losses, &key);
 
-	if (!lost)
-		return;
-	__sync_fetch_and_add(&lost->count, 1);
-	__sync_fetch_and_add(&lost->weight, weight);
+	if (lost)
+		__sync_fetch_and_add(&lost->count, 1);
+	return lost;
 }
 
+static __always_inline void count_lost_sample(__u32 cause, __u32 event, __u64 weight)
+{
+	struct lost *lost = count_lost(cause, event);
+
+	if (lost)
+		__sync_fetch_and_add(&lost->weight, weight);
+}
+
+/* Adds no weight: of an addition of 0 the compiler makes another atomic operation, which kernels before 5.12 do not have. */
 static __always_inline void count_loss(__u32 cause)
 {
-	count_lost_sample(cause, NO_EVENT, 0);
+	count_lost(cause, NO_EVENT);
 }
 
 /* Returns true if the recorded processes are on a list. With cgroups there is no list: any process may be moved into a cgroup, so all are

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
 const MACHINES: [&str; 2] = ["x86", "arm64"];
 /// What crates/record/build.rs passes; names without use are errors, too.
 const FLAGS: [&str; 7] = ["-O2", "-g", "-Wall", "-Werror", "-mcpu=v3", "-target", "bpf"];
@@ -68,5 +70,47 @@ fn the_programs_compile_for_each_machine() {
     for machine in MACHINES {
         let said = said(machine, libbpf.path(), &["-c", "icecore.bpf.c", "-o", "/dev/null"]);
         assert!(said.is_empty(), "for {machine}:\n{said}");
+    }
+}
+
+/// The programs that kernels before 5.12 load: one counter, and what is recorded with it.
+const FOR_OLD_KERNELS: [&str; 10] = [
+    "sample_by_helper",
+    "on_every_task",
+    "on_every_process_by_helper",
+    "on_end_of_process",
+    "on_fork",
+    "on_exec",
+    "on_rename",
+    "on_exit",
+    "on_free",
+    "on_mkdir_cgroup",
+];
+
+#[test]
+fn the_programs_for_old_kernels_have_no_new_atomic_operations() {
+    let libbpf = libbpf();
+    let compiled = libbpf.path().join("icecore.o");
+    let path = compiled.to_str().expect("ASCII");
+    assert_eq!(said("x86", libbpf.path(), &["-c", "icecore.bpf.c", "-o", path]), "");
+    let bytes = std::fs::read(&compiled).expect("it is there");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    for name in FOR_OLD_KERNELS {
+        let symbol = file.symbol_by_name(name).unwrap_or_else(|| panic!("no program {name}"));
+        let section = file.section_by_index(symbol.section_index().expect("defined")).expect("it is there");
+        let (start, len) = (symbol.address() as usize, symbol.size() as usize);
+        let code = &section.data().expect("readable")[start..start + len];
+        let mut has_sum = false;
+        for instruction in code.chunks_exact(8) {
+            // linux/bpf.h: BPF_STX | BPF_ATOMIC of 4 and 8 bytes; operation 0 is an addition whose result nobody uses.
+            if [0xc3, 0xdb].contains(&instruction[0]) {
+                assert_eq!(instruction[4..], [0; 4], "{name}");
+                has_sum = true;
+            }
+        }
+        assert!(
+            has_sum || !["sample_by_helper", "on_end_of_process"].contains(&name),
+            "{name} counts losses"
+        );
     }
 }
