@@ -13,11 +13,10 @@ use anyhow::Context as _;
 use icecore_format::records::Cause;
 
 use icecore_record::cli::summary::tell;
-use icecore_record::foreign::Keeper;
+use icecore_record::foreign::{Keeper, Process, Scan};
 use icecore_record::frame_pointers::FramePointers;
 use icecore_record::kernel::events;
 use icecore_record::kernel::sampler::{Sampler, WAYS};
-use icecore_record::proc::scan::{Process, Scan};
 use icecore_record::run::WAITING;
 use icecore_record::settings::{Embed, Options};
 use icecore_record::skeleton::types::{
@@ -102,7 +101,7 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
             looks: Looks::default(),
             show: &|_| {},
         };
-        let mut seen = pump.look_around(&sampler, Scan::all())?;
+        let mut seen = pump.look_around(&sampler, Scan::all(keeper.door()))?;
         sampler.arm_sampling(&chosen, opened)?;
         let begin = Begin::Began(clock::monotonic_ns());
         let census = pump.count(&sampler, &begin, &mut seen);

@@ -1,10 +1,10 @@
 """Serves one file by FUSE, and stops answering when it is told to.
 
-    fuse.py FOLDER FILE [USER|unopened|unread]
+    fuse.py FOLDER FILE [USER|unopened|unread|unwritten]
 
 It mounts FOLDER, prints "ready", and serves FOLDER/program with the bytes of FILE until it gets SIGTERM. With USER only that user may open the
 file: not even root may, as with each FUSE mount without `allow_other`. With `unopened` it answers nobody who opens the file, with
-`unread` nobody who reads it. After SIGUSR1 it answers nothing any more.
+`unread` nobody who reads it, with `unwritten` nobody who writes to it, which all may then. After SIGUSR1 it answers nothing any more.
 
 The kernel remembers nothing of the file, so that each look at it asks the server.
 
@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 
-LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
+WRITE, LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 16, 1, 2, 3, 14, 15, 17, 18, 25, 26
 INTERRUPT, BATCH_FORGET = 36, 42
 NO_ENTRY, NO_CALL = -2, -38
 MNT_DETACH = 2
@@ -26,7 +26,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 folder, content = os.fsencode(sys.argv[1]), open(sys.argv[2], "rb").read()
 device = os.open("/dev/fuse", os.O_RDWR)
 mode = sys.argv[3] if len(sys.argv) > 3 else "0"
-unanswered = {"unopened": OPEN, "unread": READ}.get(mode)
+unanswered = {"unopened": OPEN, "unread": READ, "unwritten": WRITE}.get(mode)
 user = 0 if unanswered else int(mode)
 others = "" if user else ",allow_other"
 options = f"fd={device},rootmode=40000,user_id={user},group_id={user}{others}".encode()
@@ -51,7 +51,7 @@ print("ready", flush=True)
 
 
 def attributes(node):
-    size, mode = (0, 0o40755) if node == 1 else (len(content), 0o100755)
+    size, mode = (0, 0o40755) if node == 1 else (len(content), 0o100777 if unanswered == WRITE else 0o100755)
     return struct.pack("<6Q10I", node, size, (size + 511) // 512, 1, 1, 1, 0, 0, 0, mode, 1, user, user, 0, 4096, 0)
 
 

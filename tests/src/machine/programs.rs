@@ -134,6 +134,8 @@ programs! {
     replaced: "replaced.c", [IN_PLACE];
     /// The program that they execute, whose function is where that of the other one was.
     replaced_second: "replaced.c", [IN_PLACE, &["-DFUNCTION=second"]];
+    /// Lets nobody read what it has mapped.
+    holds: "holds.c", [AS_DISTRIBUTED];
     /// Lets children of `vfork` execute programs.
     vforks: "vforks.c", [AS_DISTRIBUTED];
     /// Has assembly without unwind tables, and a frame pointer in every function of C.

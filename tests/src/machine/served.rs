@@ -26,6 +26,8 @@ pub enum ServedTo {
     NobodyOpens,
     /// All, until they read the file.
     NobodyReads,
+    /// All, until they write to the file.
+    NobodyWrites,
 }
 
 impl Served {
@@ -42,6 +44,7 @@ impl Served {
             ServedTo::User(user) => Some(user.to_string()),
             ServedTo::NobodyOpens => Some("unopened".to_owned()),
             ServedTo::NobodyReads => Some("unread".to_owned()),
+            ServedTo::NobodyWrites => Some("unwritten".to_owned()),
         });
         let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is installed");
         let mut said = String::new();

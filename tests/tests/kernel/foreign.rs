@@ -1,13 +1,15 @@
 //! Files and processes of others, through real eBPF: nobody can hold the recorder up, name another's code, or be harmed by a recording.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use icecore_tests::machine::{
-    Recorded, Sample, Served, ServedTo, needs_perf, python, record, report_output, send, text, wait_until,
+    Recorded, Sample, Served, ServedTo, holds, needs_perf, python, record, report_output, send, text,
+    wait_until,
 };
 
 /// Ends a program when it is dropped.
@@ -226,6 +228,59 @@ fn root_perf_beside_a_recording_reads_its_own_file() {
         let read = perf(&["report", "--stdio", "-i", data]);
         assert!(read.status.success() && text(&read.stdout).contains("computes"), "{}", text(&read.stderr));
     }
+}
+
+/// Starts a program of another user that lets nobody read what it has mapped until the file system ends, which is dropped first.
+fn holding(mount: &Path, program: &Path) -> (Served, Running) {
+    let served = Served::new(mount, program, ServedTo::NobodyWrites);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    let mut holding = Running::new(command.args([program, &served.file]).stdout(Stdio::piped()));
+    let mut said = [0; 5];
+    holding.0.stdout.take().expect("piped").read_exact(&mut said).expect("it maps");
+    std::thread::sleep(Duration::from_millis(200));
+    (served, holding)
+}
+
+#[test]
+fn root_processes_that_let_nobody_read_their_mappings_hold_nobody_up() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let program = compiled(dir.path(), "compiled", "computes", 60_000, &[]);
+    // Others must be able to run it.
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
+    let holds_here = dir.path().join("holds");
+    std::fs::copy(holds(), &holds_here).expect("room");
+    let silent: Vec<(Served, Running)> =
+        (0..3).map(|n| holding(&dir.path().join(format!("mount{n}")), &holds_here)).collect();
+    let speaks = Running::new(&mut Command::new(&program));
+    let begun = Instant::now();
+    let recorded = Recorded::new(&["-a", "-F", "499", "-d", "2"], &[] as &[&str]);
+    let took = begun.elapsed();
+    let ids: Vec<u32> = silent.iter().map(|(_, silent)| silent.0.id()).collect();
+    let pid = ids[0].to_string();
+    let begun = Instant::now();
+    let alone = Recorded::new(&["-p", &pid, "-F", "499", "-d", "1"], &[] as &[&str]);
+    let alone_took = begun.elapsed();
+    let probe = format!("uprobe:{}:computes", program.display());
+    let mut probed = record();
+    probed.args(["-a", "-e", &probe, "-d", "1", "-o"]).arg(dir.path().join("probed.icecore"));
+    let probed = probed.output().expect("it runs");
+    drop(silent);
+    println!("{took:?}, {alone_took:?}: {}", text(&recorded.output.stderr));
+    // Two of the same user are asked.
+    assert!(took < Duration::from_secs(2 + 4) && alone_took < Duration::from_secs(1 + 3));
+    let samples = recorded.samples(&[]);
+    let speaks = of(&samples, speaks.0.id());
+    assert!(speaks.len() > 50 && with(&speaks, "computes") * 10 > speaks.len() * 9, "{}", speaks.len());
+    for samples in ids.iter().map(|id| of(&samples, *id)).chain([of(&alone.samples(&[]), ids[0])]) {
+        assert!(samples.len() > 50 && with(&samples, "computes") == 0, "{}", samples.len());
+        assert!(samples.iter().all(|sample| sample.0["incomplete"] == true));
+    }
+    let said = text(&probed.stderr);
+    assert!(probed.status.code() == Some(2) && said.contains("(`holds`) lets nobody read"), "{said}");
+    let health = recorded.json("health", &[]);
+    assert!(health["advice"].to_string().contains("`holds`"), "{health:#}");
+    assert!(!text(&recorded.output.stderr).contains("no names"), "{}", text(&recorded.output.stderr));
 }
 
 /// Runs a report with 30 seconds to end; a process that waits for a file system cannot be killed.

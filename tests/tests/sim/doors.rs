@@ -99,3 +99,41 @@ fn files_of_others_are_opened_by_one_door() {
         1
     );
 }
+
+/// Files of `/proc/PID` for which the kernel takes the lock of the memory of the process, which the process may hold for as long as it likes.
+const OF_MEMORY: [&str; 8] =
+    ["maps", "smaps", "numa_maps", "map_files", "pagemap", "mem", "cmdline", "environ"];
+
+#[test]
+fn one_file_of_the_recorder_reads_what_waits_for_the_memory_of_a_process() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/record/src");
+    let reads = |line: &str| {
+        let mut texts = line.split('"').skip(1).step_by(2);
+        let of_process = |name: &&str| !name.starts_with("/proc/self/");
+        texts.any(|text| {
+            let mut names = text.split('/').map(|part| part.split(['{', ' ']).next().unwrap_or_default());
+            of_process(&text) && (!text.contains(' ')) && names.any(|name| OF_MEMORY.contains(&name))
+        })
+    };
+    let (mut folders, mut reading) = (vec![sources.clone()], BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a room").map(|entry| entry.expect("a file").path()) {
+            let name = entry.strip_prefix(&sources).expect("below").to_string_lossy().into_owned();
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                let source = std::fs::read_to_string(&entry).expect("text");
+                let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+                let is_code = |line: &&str| !line.trim_start().starts_with("//");
+                if code.lines().filter(is_code).any(reads) {
+                    reading.insert(name);
+                }
+            }
+        }
+    }
+    assert_eq!(reading, BTreeSet::from(["foreign/reader.rs".to_owned()]));
+    assert!(
+        reads("File::open(folder.join(\"maps\"))") && reads("format!(\"/proc/{tgid}/map_files/{start}\")")
+    );
+    assert!(!reads("fs::read(\"/proc/{tgid}/status\")"));
+}

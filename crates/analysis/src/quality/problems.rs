@@ -322,8 +322,8 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
             )
         }
         WalkEnd::MAPPINGS_LOST if !facts.crowded.is_empty() => format!(
-            "; {share} were taken while mappings were missing, since {} mapped code faster than is followed, or more of it: nobody \
-             can tell what of them is code",
+            "; {share} were taken while mappings were missing, since {} mapped code faster than is followed, or more of it, or \
+             let nobody read its mappings: nobody can tell what of them is code",
             facts.crowded.join(", ")
         ),
         WalkEnd::MAPPINGS_LOST => format!(

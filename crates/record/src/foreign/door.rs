@@ -169,7 +169,7 @@ impl Door {
         let (bytes, found) = self.ask(whom, request, None)?;
         let meta = Meta::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         let asks = match whom {
-            Whom::Device(dev) => dev,
+            Whom::Device(dev) | Whom::Mapped(_, dev) => dev,
             Whom::Path | Whom::Process(_) => meta.dev,
         };
         if meta.is_local {
@@ -210,6 +210,31 @@ impl Door {
         if !self.answers().may_ask(whom, Instant::now()) {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        let asked = self.ask_anyway(request, beside);
+        if asked.as_ref().is_err_and(is_late) {
+            self.answers().did_not_answer(self.to_blame(whom), Instant::now());
+        }
+        asked
+    }
+
+    /// Returns who has not answered. To open the file that a process has mapped, the kernel asks the process first.
+    fn to_blame(&self, whom: Whom) -> Whom {
+        match whom {
+            Whom::Mapped(tgid, _)
+                if self.ask_anyway(&Request::Maps { tgid, from: 0 }, None).as_ref().is_err_and(is_late) =>
+            {
+                Whom::Process(tgid)
+            }
+            whom => whom,
+        }
+    }
+
+    /// Asks, whoever has not answered before.
+    fn ask_anyway(
+        &self,
+        request: &Request<'_>,
+        beside: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         let mut kept = self.reader.borrow_mut();
         let reader = match kept.take() {
             Some(reader) => reader,
@@ -226,12 +251,16 @@ impl Door {
             Err(rustix::io::Errno::AGAIN) => {
                 // It may never end, and nobody waits for it.
                 let _ = pidfd_send_signal(&reader.process, Signal::KILL);
-                self.answers().did_not_answer(whom, Instant::now());
                 Err(io::ErrorKind::TimedOut.into())
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Returns true if there was no answer in time.
+fn is_late(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
 }
 
 #[cfg(test)]

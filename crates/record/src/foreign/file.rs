@@ -38,7 +38,7 @@ impl Door {
     /// As the system calls say; [`io::ErrorKind::TimedOut`] if there was no answer in time, or none in an earlier case, so that nobody was asked.
     pub(crate) fn mapped(&self, at: Mapped) -> io::Result<ForeignFile> {
         let Mapped { tgid, start, end, dev } = at;
-        self.found(Whom::Device(dev), &Request::Mapped { tgid, start, end }).map(ForeignFile::of)
+        self.found(Whom::Mapped(tgid, dev), &Request::Mapped { tgid, start, end }).map(ForeignFile::of)
     }
 
     /// Finds the regular file at a path below a folder, as a process with this root folder sees it. Links that lead to the file are followed with

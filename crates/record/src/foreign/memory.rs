@@ -1,11 +1,14 @@
-//! The memory of another process.
+//! The memory of another process, and what it has mapped there.
 //!
 //! Most of it is read only as far as it is there: for a page that is not, the kernel would ask the file system, whose server may never answer
 //! (FUSE), and the page would be brought into memory for the process.
 
+use std::io;
 use std::ops::Range;
 
+use super::devices::Whom;
 use super::door::Door;
+use super::request::{MAX_ANSWER, Request};
 
 /// The size of a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -22,8 +25,20 @@ impl<'a> Memory<'a> {
         Self { door, tgid }
     }
 
-    pub(crate) fn tgid(&self) -> u32 {
-        self.tgid
+    /// Reads the text of `/proc/PID/maps`, at most 8 MiB of it; empty for threads of the kernel.
+    ///
+    /// # Errors
+    /// If the recorder may not read it, or `TimedOut` if the process lets nobody read it: it maps memory, and waits for the server of a file.
+    pub(crate) fn maps(&self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        loop {
+            let request = Request::Maps { tgid: self.tgid, from: text.len() as u64 };
+            let (bytes, _) = self.door.ask(Whom::Process(self.tgid), &request, None)?;
+            text.extend_from_slice(&bytes);
+            if bytes.len() < MAX_ANSWER {
+                return Ok(text);
+            }
+        }
     }
 
     /// Reads bytes; returns false if one of their pages is not there.

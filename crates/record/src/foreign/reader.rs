@@ -24,17 +24,20 @@ use crate::sys::fork;
 const PRESENT: u64 = 1 << 63;
 /// The size of a page.
 const PAGE: u64 = 4096;
+/// At most this many bytes of one process's list of mappings are read: 60,000 lines, the kernel's default limit of mappings.
+const MAX_MAPS_BYTES: usize = 8 << 20;
 /// How much memory is searched at once for pages that are there, bytes.
 const MAX_SCANNED: u64 = 64 << 20;
 
 /// Answers requests until the other end of the socket is closed.
 pub(super) fn serve(socket: &OwnedFd) {
-    let mut request = [0; MAX_REQUEST];
+    let (mut request, mut maps) = ([0; MAX_REQUEST], Vec::new());
     while let Ok((len, file)) = receive(socket, &mut request)
         && len > 0
     {
-        let answer = Request::decode(&request[..len])
-            .map_or(Err(NOTHING.into()), |request| carry_out(&request, file.as_ref().map(OwnedFd::as_fd)));
+        let answer = Request::decode(&request[..len]).map_or(Err(NOTHING.into()), |request| {
+            carry_out(&request, file.as_ref().map(OwnedFd::as_fd), &mut maps)
+        });
         let (status, bytes, found) = match answer {
             Ok(Answer { bytes, found }) => (0, bytes, found),
             Err(Errno(error)) => (error, Vec::new(), None),
@@ -72,7 +75,11 @@ impl From<rustix::io::Errno> for Errno {
     }
 }
 
-fn carry_out(request: &Request<'_>, file: Option<BorrowedFd<'_>>) -> Result<Answer, Errno> {
+fn carry_out(
+    request: &Request<'_>,
+    file: Option<BorrowedFd<'_>>,
+    maps: &mut Vec<u8>,
+) -> Result<Answer, Errno> {
     let file = || file.ok_or(Errno(NOTHING));
     match *request {
         Request::Mapped { tgid, start, end } => {
@@ -96,6 +103,17 @@ fn carry_out(request: &Request<'_>, file: Option<BorrowedFd<'_>>) -> Result<Answ
         }
         Request::Memory { tgid, at, len, present } => {
             Ok(Answer { bytes: memory(tgid, at, len, present)?, found: None })
+        }
+        Request::Maps { tgid, from } => {
+            if from == 0 {
+                *maps = all_maps(tgid)?;
+            }
+            let left = maps.get(from as usize..).unwrap_or_default();
+            let bytes = left[..left.len().min(MAX_ANSWER)].to_vec();
+            if bytes.len() == left.len() {
+                *maps = Vec::new();
+            }
+            Ok(Answer { bytes, found: None })
         }
     }
 }
@@ -129,6 +147,21 @@ fn memory(tgid: u32, at: u64, len: u64, present: bool) -> Result<Vec<u8>, Errno>
     answer.resize(answer.len() + (len as usize).min(MAX_ANSWER - PAGE as usize), 0);
     File::open(folder.join("mem"))?.read_exact_at(&mut answer[8..], at + skipped)?;
     Ok(answer)
+}
+
+/// Reads the text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it. Whoever maps a file over one whose server does not answer holds the lock
+/// that this needs.
+fn all_maps(tgid: u32) -> Result<Vec<u8>, Errno> {
+    let (file, mut text) = (File::open(scan::folder(tgid).join("maps"))?, Vec::new());
+    loop {
+        let begin = text.len();
+        text.resize(MAX_MAPS_BYTES.min(begin + PAGE as usize), 0);
+        let read = file.read_at(&mut text[begin..], begin as u64)?;
+        text.truncate(begin + read);
+        if read == 0 {
+            return Ok(text);
+        }
+    }
 }
 
 /// Finds the first bytes of a range whose pages are in memory: how many come before them, and how many they are.

@@ -26,6 +26,8 @@ pub(super) enum Request<'a> {
     /// Bytes of the memory of a process. With `present` the first of them whose pages are in memory. The answer begins with 8 bytes: how many
     /// bytes were skipped.
     Memory { tgid: u32, at: u64, len: u64, present: bool },
+    /// The text of `/proc/PID/maps` from an offset on. The text is that of the moment in which its begin was asked for, as long as the reader lives.
+    Maps { tgid: u32, from: u64 },
 }
 
 impl<'a> Request<'a> {
@@ -36,6 +38,7 @@ impl<'a> Request<'a> {
             Self::Stat => (2, [0; 4], [b""; 2]),
             Self::Read { off, len, uid, gid } => (3, [off, len, uid.into(), gid.into()], [b""; 2]),
             Self::Memory { tgid, at, len, present } => (4, [tgid.into(), at, len, present.into()], [b""; 2]),
+            Self::Maps { tgid, from } => (5, [tgid.into(), from, 0, 0], [b""; 2]),
         };
         let words = std::iter::once(kind).chain(numbers);
         words.flat_map(u64::to_ne_bytes).chain(paths.concat()).collect()
@@ -54,6 +57,7 @@ impl<'a> Request<'a> {
             2 => Self::Stat,
             3 => Self::Read { off: a, len: b, uid: c as u32, gid: d as u32 },
             4 => Self::Memory { tgid: a as u32, at: b, len: c, present: d != 0 },
+            5 => Self::Maps { tgid: a as u32, from: b },
             _ => return None,
         })
     }
@@ -155,6 +159,7 @@ mod tests {
             Request::Stat,
             Request::Read { off: 1 << 40, len: 3, uid: 65534, gid: 1 },
             Request::Memory { tgid: u32::MAX, at: 2, len: 4, present: true },
+            Request::Maps { tgid: 8, from: 9 },
         ];
         for request in requests {
             assert_eq!(Request::decode(&request.encode()), Some(request));

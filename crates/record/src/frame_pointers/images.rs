@@ -102,7 +102,7 @@ mod tests {
     use icecore_elf::Avma;
 
     use super::*;
-    use crate::proc::{maps, scan};
+    use crate::proc::maps;
 
     fn answered(images: &mut Images) {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -114,13 +114,12 @@ mod tests {
 
     #[test]
     fn images_of_one_file_are_judged_once_and_tried_again_if_it_was_not_there() {
-        let own = scan::one(std::process::id()).expect("we are running");
-        let line = maps::executable(&own.maps).find(|line| line.inode != 0).expect("a program");
-        let identity =
-            crate::machine::identity::Identities::new(Door::of_test()).of_maps_line(own.tgid, &line);
+        let (tgid, maps) = (std::process::id(), std::fs::read("/proc/self/maps").expect("we are running"));
+        let line = maps::executable(&maps).find(|line| line.inode != 0).expect("a program");
+        let identity = crate::machine::identity::Identities::new(Door::of_test()).of_maps_line(tgid, &line);
         let identity = Identity { build_id: b"of no file".to_vec(), ..identity };
         let mut images = Images::new((*Door::of_test()).clone()).expect("a thread");
-        let place = MapFile { tgid: own.tgid, start: Avma(line.start), end: Avma(line.end) };
+        let place = MapFile { tgid, start: Avma(line.start), end: Avma(line.end) };
         images.see(1, &identity, place);
         let elsewhere = Identity { path: b"/elsewhere".to_vec(), ..identity.clone() };
         images.see(2, &elsewhere, place);

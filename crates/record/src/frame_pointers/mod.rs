@@ -27,11 +27,12 @@ use icecore_elf::Avma;
 use icecore_format::records::Omission;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile};
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Sampler, Trusted};
 use crate::kernel::wire::NoTable;
 use crate::machine::identity::{Identity, MapFile};
-use crate::proc::{maps, scan};
+use crate::proc::maps;
 use crate::sys::usage;
 use crate::track::spaces::Space;
 use crate::track::tracker::Tracker;
@@ -56,6 +57,8 @@ pub struct FramePointers {
     /// The number of pages of code, by version of the address space: a forked process has the version of its parent.
     known: FxHashMap<u32, u64>,
     page_bytes: u64,
+    /// The way to what processes have mapped.
+    door: Door,
 }
 
 /// A verdict on a process.
@@ -84,6 +87,7 @@ impl FramePointers {
             waiting,
             known,
             page_bytes: usage::page_bytes().into(),
+            door: door.clone(),
         })
     }
 
@@ -158,7 +162,7 @@ impl FramePointers {
             Some(None) => return Verdict::Open,
             _ => return Verdict::Lacks,
         }
-        let maps = scan::maps_of(tgid);
+        let maps = Memory::of(tgid, &self.door).maps().unwrap_or_default();
         let verdict = look(space, &maps, self.page_bytes, |image| self.images.keeps(image));
         if let Verdict::Keeps(pages) = verdict {
             if self.known.len() >= MAX_TRUSTED {

@@ -19,7 +19,7 @@ use object::read::elf::{Dyn as _, FileHeader as _, GnuHashTable, HashTable, Prog
 use super::identity::Identity;
 use crate::foreign::Door;
 use crate::foreign::memory::{Memory, PAGE};
-use crate::proc::{maps, scan};
+use crate::proc::maps;
 
 type Header = FileHeader64<Endianness>;
 
@@ -69,7 +69,7 @@ struct Dynamic {
 
 impl Pages {
     fn read(identity: &Identity, most_bytes: u64, memory: Memory<'_>) -> Option<Self> {
-        let text = scan::maps_of(memory.tgid());
+        let text = memory.maps().ok()?;
         let is_own = |line: &maps::MapsLine<'_>| {
             *line.path == *identity.path && line.inode != 0 && [0, line.inode].contains(&identity.inode)
         };

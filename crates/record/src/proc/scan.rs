@@ -1,103 +1,14 @@
-//! Reads processes that existed before the recording began.
+//! What `/proc` says of processes. What a process has mapped is not read here: that may wait for others (room `foreign`).
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::sys::clock;
-
-/// A process, as `/proc` shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// The time before the first file of the process was read, ns `CLOCK_MONOTONIC`.
-    pub time_ns: u64,
-    pub tgid: u32,
-    pub parent_tgid: u32,
-    pub comm: Vec<u8>,
-    /// Text of `/proc/PID/maps`; empty for kernel threads, and for processes that the recorder may not read.
-    pub maps: Vec<u8>,
-    /// Text of `/proc/PID/cgroup`; empty where the kernel has no cgroups.
-    pub cgroup: Vec<u8>,
-}
-
-/// At most this many bytes of one process's list of mappings are read: 60,000 lines, the kernel's default limit of mappings.
-pub(crate) const MAX_MAPS_BYTES: u64 = 8 << 20;
-/// A step ends when it has read this many bytes.
-const STEP_BYTES: usize = 1 << 20;
-const STEP_TIME: Duration = Duration::from_millis(5);
-
-/// Reads processes, some at a time; processes that end meanwhile are skipped.
-///
-/// # Cost
-/// Each step reads about a mebibyte, or takes 5 ms, and may exceed that by the list of one process.
-#[derive(Debug, Clone)]
-pub struct Scan {
-    left: std::vec::IntoIter<u32>,
-}
-
-impl Scan {
-    /// Makes a scan of all processes.
-    pub fn all() -> Self {
-        let entries = fs::read_dir("/proc").into_iter().flatten();
-        Self::of(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
-    }
-
-    /// Makes a scan of these processes.
-    pub(crate) fn of(tgids: impl IntoIterator<Item = u32>) -> Self {
-        let mut tgids: Vec<u32> = tgids.into_iter().collect();
-        tgids.sort_unstable();
-        Self { left: tgids.into_iter() }
-    }
-}
-
-impl Iterator for Scan {
-    type Item = Vec<Process>;
-
-    fn next(&mut self) -> Option<Vec<Process>> {
-        let (begun, mut bytes) = (Instant::now(), 0);
-        let mut found = Vec::new();
-        while bytes < STEP_BYTES && begun.elapsed() < STEP_TIME {
-            let Some(tgid) = self.left.next() else {
-                return (!found.is_empty()).then_some(found);
-            };
-            if let Some(process) = one(tgid) {
-                bytes += process.maps.len();
-                found.push(process);
-            }
-        }
-        Some(found)
-    }
-}
-
-/// Reads one process.
-pub(crate) fn one(tgid: u32) -> Option<Process> {
-    let time_ns = clock::monotonic_ns();
-    let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
-    Some(Process {
-        time_ns,
-        tgid,
-        parent_tgid: status_field(&status, "PPid").unwrap_or(0),
-        comm: comm_of(tgid),
-        maps: maps_of(tgid),
-        cgroup: fs::read(format!("/proc/{tgid}/cgroup")).unwrap_or_default(),
-    })
-}
 
 /// Returns the name of a process; empty if it has ended.
 pub(crate) fn comm_of(tgid: u32) -> Vec<u8> {
     let comm = fs::read(format!("/proc/{tgid}/comm")).unwrap_or_default();
     comm.strip_suffix(b"\n").unwrap_or(&comm).to_vec()
-}
-
-/// Returns the text of `/proc/PID/maps`, at most [`MAX_MAPS_BYTES`] of it; empty if the recorder may not read it.
-pub(crate) fn maps_of(tgid: u32) -> Vec<u8> {
-    let mut maps = Vec::new();
-    let file = File::open(folder(tgid).join("maps"));
-    let read = file.and_then(|file| file.take(MAX_MAPS_BYTES).read_to_end(&mut maps));
-    read.map_or_else(|_| Vec::new(), |_| maps)
 }
 
 /// Returns the folder of a process in `/proc`; that of another thread if the first one has ended: it has no memory any more, so that its
@@ -110,6 +21,12 @@ pub(crate) fn folder(tgid: u32) -> PathBuf {
         return own;
     }
     threads(tgid).map(of).find(has_memory).unwrap_or(own)
+}
+
+/// Lists the processes that there are.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Lists the threads of a process.
@@ -140,7 +57,7 @@ pub(crate) fn descendants(of: &FxHashSet<u32>) -> Vec<u32> {
         let status = fs::read(format!("/proc/{tgid}/status")).ok().filter(|status| can_run(status))?;
         Some((tgid, status_field(&status, "PPid")?))
     };
-    let parents: FxHashMap<u32, u32> = Scan::all().left.filter_map(parent).collect();
+    let parents: FxHashMap<u32, u32> = processes().filter_map(parent).collect();
     let descends = |tgid: &u32| {
         let mut seen = 0;
         let ancestors = std::iter::successors(parents.get(tgid), |parent| {
@@ -173,16 +90,13 @@ pub fn can_run(status: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
-    fn this_process_is_found_with_its_mappings() {
+    fn this_process_is_alive() {
         let own = std::process::id();
-        let found = one(own).expect("we are running");
-        assert_eq!(found.tgid, own);
-        assert!(super::super::maps::executable(&found.maps).count() > 0);
-        assert!(Scan::all().flatten().any(|process| process.tgid == own));
-        assert_eq!(Scan::of([own, u32::MAX]).flatten().count(), 1);
         assert_eq!(tgid_of(own), Some(own));
         assert!(is_alive(own) && !is_alive(u32::MAX));
     }
@@ -217,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_left_out() {
-        assert_eq!(one(u32::MAX), None);
+        assert!(comm_of(u32::MAX).is_empty());
         assert_eq!(status_field(b"Name:\t\xc3\nTgid:\t17\n", "Tgid"), Some(17));
         assert_eq!(status_field(b"Tgid:\tmany", "Tgid"), None);
     }

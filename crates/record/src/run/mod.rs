@@ -26,12 +26,12 @@ use crate::cli::live::{self, Line};
 use crate::cli::output::Output;
 use crate::cli::session;
 use crate::cli::summary;
-use crate::foreign::{Door, Keeper};
+use crate::foreign::{Door, Keeper, Scan};
 use crate::frame_pointers::FramePointers;
 use crate::kernel::events::{self, Opened};
 use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
-use crate::proc::scan::{self, Scan};
+use crate::proc::scan;
 use crate::settings::{Event, Options, Target, Unwind};
 use crate::sys::child::{Paused, Started};
 use crate::sys::rights::{self, Part};
@@ -111,6 +111,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let note = format!("sampling begins {} s after {after} (--delay)", delay.as_secs_f64());
         warn(options, &mut notes, note);
     }
+    replaced::check(&events, keeper.door())?;
     let mut output = Output::create(options)?;
     let spare = usage::spare_files();
     if spare < FILES_NEEDED {
@@ -149,8 +150,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     // Any process may wake a target.
     let first_tgids = targets.filter(|_| options.off_cpu.is_none_or(|off_cpu| !off_cpu.wakers));
     let found = match &first_tgids {
-        None => Scan::all(),
-        Some(tgids) => Scan::of(tgids.iter().copied()),
+        None => Scan::all(keeper.door()),
+        Some(tgids) => Scan::of(tgids.iter().copied(), keeper.door()),
     };
     for note in replaced::notes(&events, found.clone()) {
         warn(options, &mut notes, note);

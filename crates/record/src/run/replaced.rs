@@ -1,11 +1,15 @@
-//! Finds processes that no probe will hit, because their file was replaced after they had begun: the probes lie in the new file.
+//! Finds processes with which probes in programs do not go well: those that no probe will hit, because their file was replaced after they had
+//! begun, so that the probes lie in the new file; and those for which a probe would wait.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
+use icecore_text::clean::clean;
+
+use crate::foreign::{Door, Scan};
 use crate::proc::maps;
-use crate::proc::scan::Scan;
 use crate::settings::{Event, Place, Source};
 
 /// The most processes that a note names.
@@ -39,6 +43,27 @@ pub(super) fn notes(events: &[Event], processes: Scan) -> Vec<String> {
 fn runs_older(maps: &[u8], file: &Path) -> bool {
     let file = file.as_os_str().as_bytes();
     maps::executable(maps).any(|line| line.path.strip_suffix(b" (deleted)") == Some(file))
+}
+
+/// Looks for a process that lets nobody read or change its memory. To put a probe into a file, the kernel waits for each process that has mapped
+/// the file, and not even SIGKILL ends that.
+///
+/// # Errors
+/// If there is one, and probes in programs.
+pub(super) fn check(events: &[Event], door: Door) -> anyhow::Result<()> {
+    let is_in_program =
+        |event: &&Event| matches!(event.source, Source::Probe { place: Place::User { .. }, .. });
+    let Some(event) = events.iter().find(is_in_program) else { return Ok(()) };
+    if let Some(process) = Scan::all(door).flatten().find(|process| process.is_silent) {
+        bail!(
+            "cannot record `{}`: process {} (`{}`) lets nobody read or change its memory, and the kernel may wait for it for ever to set a \
+             probe; end it, or record without probes in programs",
+            event.name,
+            process.tgid,
+            clean(&process.comm)
+        );
+    }
+    Ok(())
 }
 
 fn note(file: &Path, processes: &[u32]) -> String {

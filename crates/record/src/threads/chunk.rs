@@ -2,8 +2,8 @@
 
 use icecore_format::records::Loss;
 
+use crate::foreign::Process;
 use crate::kernel::census::Reading;
-use crate::proc::scan::Process;
 
 /// Raw bytes on their way from the main thread to the tracker.
 #[derive(Debug, Clone, Default)]

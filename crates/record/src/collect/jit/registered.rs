@@ -19,7 +19,7 @@ use rustc_hash::FxHashSet;
 use super::Requested;
 use super::read_at::{u32_at, u64_at};
 use crate::foreign::memory::Memory;
-use crate::proc::{maps, scan};
+use crate::proc::maps;
 
 /// The most bytes of variables that are looked at, and of what a word points to.
 const MAX_VARIABLES: u64 = 256 << 10;
@@ -62,8 +62,7 @@ const RELATIVE_4_BYTES: u8 = 0x1b;
 /// Finds the descriptions of code in which an address lies, or that ends there, ascending by their code. Of descriptions that
 /// contradict each other there is none.
 pub(super) fn find(memory: &Memory<'_>, hits: Requested<'_>) -> Vec<Registered> {
-    let tgid = memory.tgid();
-    let text = scan::maps_of(tgid);
+    let text = memory.maps().unwrap_or_default();
     let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
     let mut waiting: VecDeque<(u64, u32)> = VecDeque::new();
     for Range { start, end } in variables(&text) {

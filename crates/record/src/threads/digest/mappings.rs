@@ -1,5 +1,6 @@
 //! Notes mappings from both sources: the reports of the kernel, and `/proc`.
 
+use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,12 @@ use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{Cause, Loss, Mapping, Origin};
 
 use super::Digest;
+use crate::foreign::Process;
+use crate::foreign::memory::Memory;
 use crate::kernel::wire::NewMapping;
 use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps::{self, MapsLine};
-use crate::proc::scan::{self, Process};
+use crate::proc::scan;
 use crate::sys::{clock, memory};
 use crate::track::spaces::{MAX_MAPPED, Shown};
 
@@ -67,7 +70,7 @@ impl Digest {
             }
             let moved = self.cgroups.found(process.tgid, &process.cgroup);
             self.moved(time_ns, moved);
-            if maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
+            if process.is_silent || maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
                 self.give_up(process.tgid);
                 continue;
             }
@@ -119,9 +122,11 @@ impl Digest {
     /// lies than the known one, it is unknown which of both earlier samples hit.
     fn compare(&mut self, tgid: u32) {
         let before_ns = clock::monotonic_ns();
-        let text = scan::maps_of(tgid);
+        let text = Memory::of(tgid, &self.door).maps();
         let after_ns = clock::monotonic_ns();
-        if maps::executable(&text).nth(MAX_MAPPED).is_some() {
+        let is_silent = text.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        let text = text.unwrap_or_default();
+        if is_silent || maps::executable(&text).nth(MAX_MAPPED).is_some() {
             return self.give_up(tgid);
         }
         let (space, since_ns) = self.tracker.latest(tgid);
@@ -151,7 +156,7 @@ impl Digest {
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
 
-    /// Gives up a process that has too many mappings of code.
+    /// Gives up a process that has too many mappings of code, or lets nobody read them.
     fn give_up(&mut self, tgid: u32) {
         let time_ns = clock::monotonic_ns();
         self.tracker.give_up(tgid, time_ns);

@@ -21,7 +21,7 @@ use super::Digest;
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile};
 use crate::machine::identity::{Identities, Identity, MapFile};
-use crate::proc::{maps, scan};
+use crate::proc::maps;
 use crate::track::tracker::Note;
 
 /// What is compared at once, bytes.
@@ -90,7 +90,7 @@ fn compare(
     identities: &mut Identities,
     door: &Door,
 ) -> Vec<(Identity, MapFile, Equal)> {
-    let text = scan::maps_of(tgid);
+    let text = Memory::of(tgid, door).maps().unwrap_or_default();
     let lines: Vec<_> = maps::all(&text).collect();
     let after = lines.partition_point(|line| line.end <= memory.start);
     let is_file = |line: &&maps::MapsLine<'_>| line.inode != 0;

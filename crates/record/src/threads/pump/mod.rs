@@ -12,10 +12,10 @@ use anyhow::Context as _;
 use icecore_format::records::EndReason;
 use libbpf_rs::RingBuffer;
 
+use crate::foreign::Scan;
 use crate::kernel::census::Census;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
-use crate::proc::scan::Scan;
 use crate::settings::{Event, Options};
 use crate::sys::child::Started;
 use crate::sys::clock;
