@@ -212,7 +212,8 @@ impl Door {
         }
         let asked = self.ask_anyway(request, beside);
         if asked.as_ref().is_err_and(is_late) {
-            self.answers().did_not_answer(self.to_blame(whom), Instant::now());
+            let whom = self.to_blame(whom);
+            self.answers().did_not_answer(whom, Instant::now());
         }
         asked
     }
