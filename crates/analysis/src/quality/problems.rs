@@ -323,7 +323,7 @@ fn repair(broken: &Break, facts: &Facts<'_>) -> String {
         }
         WalkEnd::MAPPINGS_LOST if !facts.crowded.is_empty() => format!(
             "; {share} were taken while mappings were missing, since {} mapped code faster than is followed, or more of it, or \
-             let nobody read its mappings: nobody can tell what of them is code",
+             had mappings that were not read: nobody can tell what of them is code",
             facts.crowded.join(", ")
         ),
         WalkEnd::MAPPINGS_LOST => format!(

@@ -10,7 +10,7 @@ use crate::proc::scan;
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many answers may fail to come in one recording. After that only local devices are asked, no path is followed, and no memory is read.
 const MAX_SILENT: u32 = 8;
-/// How many processes of one user may fail to answer before no other one of his is asked: he alone then lacks what is read of processes.
+/// How many processes of one user may fail to answer before no other one is asked: this user alone then lacks what is read of processes.
 const MAX_SILENT_OF_USER: u32 = 2;
 /// For how long a local device is not asked after it was too slow. Others are not asked again at all.
 const LOCAL_PAUSE: Duration = Duration::from_secs(10);

@@ -1,4 +1,5 @@
-//! The way to files and memory of others: every answer comes within [`PATIENCE`], or there is none.
+//! The way to files and memory of others: every answer comes within [`PATIENCE`], or there is none; to find out whose fault that is may take as
+//! long again.
 
 use std::cell::RefCell;
 use std::io;

@@ -18,7 +18,7 @@ pub struct Process {
     pub comm: Vec<u8>,
     /// Text of `/proc/PID/maps`; empty for kernel threads, and for processes that the recorder may not read.
     pub maps: Vec<u8>,
-    /// It lets nobody read what it has mapped.
+    /// What it has mapped was not read: it, or two others of its user, gave no answer.
     pub is_silent: bool,
     /// Text of `/proc/PID/cgroup`; empty where the kernel has no cgroups.
     pub cgroup: Vec<u8>,

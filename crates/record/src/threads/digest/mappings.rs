@@ -156,7 +156,7 @@ impl Digest {
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
 
-    /// Gives up a process that has too many mappings of code, or lets nobody read them.
+    /// Gives up a process that has too many mappings of code, or whose mappings were not read.
     fn give_up(&mut self, tgid: u32) {
         let time_ns = clock::monotonic_ns();
         self.tracker.give_up(tgid, time_ns);
