@@ -127,8 +127,12 @@ fn every_wait_has_its_time_and_its_stack(without: &str) {
     // A thread that has not run yet is in the middle of `clone3`, for which there are no unwind tables.
     let unrooted: Vec<_> = unrooted
         .filter(|sample| !matches!(sample.names("user")[..], [] | ["clone3" | "__clone3"]))
-        // `printf` needs more of the stack than is copied.
-        .filter(|sample| !(says_less && sample.text("ended") == "not_copied" && sample.has("printf")))
+        // `printf` needs more of the stack than is copied, and so does the loader where it saves all registers.
+        .filter(|sample| {
+            let needs_more = ["printf", "_dl_runtime_resolve_xsavec", "_dl_runtime_resolve_xsave"];
+            let is_deep = needs_more.iter().any(|function| sample.has(function));
+            !(says_less && sample.text("ended") == "not_copied" && is_deep)
+        })
         .map(|sample| &sample.0)
         .collect();
     assert!(unrooted.is_empty(), "{unrooted:#?}");
@@ -163,17 +167,19 @@ fn stolen_ns() -> u64 {
 
 #[test]
 fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
-    // Once in some thousands of switches, if real-time threads take the CPU, the kernel tells nobody that it switched. That is counted.
-    let is_whole = |recorded: &Recorded| recorded.lost()["missed_runs"].is_null();
     let stolen_before = stolen_ns();
-    let mut recordings = (0..5).map(|_| recorded(&["--off-cpu=1us"], &["5", "40"]));
-    let recorded = recordings.find(is_whole).expect("one of five");
+    let recorded = recorded(&["--off-cpu=1us"], &["5", "40"]);
+    // Once in some thousands of switches, if real-time threads take the CPU, the kernel tells nobody that it switched. That is
+    // counted. What the thread that left did, and the one that came, is then told less.
+    let missed = recorded.lost()["missed_runs"].as_u64().unwrap_or(0);
+    assert!(missed <= 3, "{missed} switches were told to nobody");
     // While the machine below takes a CPU away, a thread neither runs nor waits. (These are whole ticks.)
     let stolen = stolen_ns() - stolen_before;
     let samples = recorded.samples(&["--event", WAITS]);
     // Of a child that lives for milliseconds, its end is more than one percent.
     let lives: Vec<_> = lives(&recorded).into_iter().filter(|(_, lived)| *lived > 100_000_000).collect();
     assert!(lives.len() >= 9, "{lives:?}");
+    let mut less = Vec::new();
     for (tid, lived) in lives {
         // A thread can lose its CPU once more after it has ended.
         let is_alive = |sample: &&Sample| sample.number("tid") == u64::from(tid) && !sample.has("do_exit");
@@ -182,11 +188,11 @@ fn root_cpu_time_and_waits_of_a_thread_add_up_to_its_life() {
         let ran = cpu_time["kernel_ns"].as_u64().expect("the kernel accounts for every thread");
         let told = waited + ran;
         assert!(told < lived + lived / 100, "{tid}: {waited} + {ran} of {lived} ns");
-        assert!(
-            told + stolen + lived / 100 > lived,
-            "{tid}: {waited} + {ran} of {lived} ns, {stolen} stolen"
-        );
+        if told + stolen + lived / 100 <= lived {
+            less.push(format!("{tid}: {waited} + {ran} of {lived} ns, {stolen} stolen"));
+        }
     }
+    assert!(less.len() as u64 <= 2 * missed, "{missed} switches were told to nobody: {less:#?}");
 }
 
 #[test]
