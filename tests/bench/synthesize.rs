@@ -1,4 +1,5 @@
-//! Writes a large recording that nobody had to wait for: `synthesize SAMPLES FILE [names]`.
+//! Writes a large recording that nobody had to wait for: `synthesize SAMPLES FILE [names]`; or the recordings of a fleet:
+//! `synthesize fleet DIR DAYS HOSTS SAMPLES`.
 //!
 //! Eight CPUs at 999 Hz run 200 threads of ten processes. Each process has 5,000 distinct user stacks of 30 frames, of
 //! which few are hot; each calls the kernel in one way, of 2,000, of ten frames. Blocks are as the recorder writes them: one second each. It prints, as JSON, what
@@ -38,9 +39,20 @@ const CODE_OFF: u64 = 0x1000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
     let (samples, path, with_names) = match &args[..] {
+        [_, fleet, folder, days, hosts, samples] if fleet == "fleet" => {
+            let [days, hosts, samples] = [days.parse()?, hosts.parse()?, samples.parse()?];
+            std::fs::create_dir_all(folder)?;
+            let written = synthetic::Fleet { days, hosts, samples }.write(Path::new(folder))?;
+            println!("{{\"recordings\": {written}}}");
+            return Ok(());
+        }
         [_, samples, path] => (samples, path, false),
         [_, samples, path, names] if names == "names" => (samples, path, true),
-        _ => return Err("usage: synthesize SAMPLES FILE [names]".into()),
+        _ => {
+            return Err(
+                "usage: synthesize SAMPLES FILE [names] | synthesize fleet DIR DAYS HOSTS SAMPLES".into()
+            );
+        }
     };
     let samples: u64 = samples.parse()?;
     let mut random = Random(1);

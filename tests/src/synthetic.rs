@@ -2,6 +2,7 @@
 //!
 //! [`Builder`] interns as the recorder does; [`story`] makes the recording of the goldens.
 
+mod fleet;
 mod held;
 mod named;
 mod pages;
@@ -22,6 +23,7 @@ use icecore_format::records::{
 };
 use icecore_format::write::Writer;
 
+pub use fleet::{FIRST_UNIX_NS, Fleet, REGRESSION_DAY, SICK_HOST};
 pub use held::{Copied, Held, broken_walks};
 pub use named::named;
 pub use pages::{HOSTILE_NAMES, busy, changed, deep, hostile, wide};

@@ -81,7 +81,9 @@ fn no_view_passes_on_what_steers_a_terminal() {
     }
     // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs; `serve` does not
     // end: tests/serve.rs, and its page is that of `html`.
-    let others = ["repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve"];
+    let others = [
+        "repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve", "archive", "parquet",
+    ];
     lines.push(vec!["annotate", "DIR/r.icecore", "^vfs_read"]);
     let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
     let missing: Vec<String> =

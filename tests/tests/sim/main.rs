@@ -1,6 +1,7 @@
 //! Tests that need no eBPF: made-up recordings with known contents, in every view of the report.
 
 mod annotate;
+mod archive;
 mod audit;
 mod corpus;
 mod counted;

@@ -74,6 +74,17 @@ pub enum Verdict {
     Misleading,
 }
 
+impl Verdict {
+    /// Returns its name, as `--json` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Usable => "usable",
+            Self::Misleading => "misleading",
+        }
+    }
+}
+
 /// How good the data is.
 #[derive(Debug, Serialize)]
 pub struct Quality {
@@ -265,11 +276,7 @@ impl Quality {
 
     /// Says how good the data is, in words: first the stacks, then the names if these are a problem of their own.
     pub fn said(&self) -> String {
-        let stacks = match self.stacks_verdict {
-            Verdict::Good => "good",
-            Verdict::Usable => "usable",
-            Verdict::Misleading => "misleading",
-        };
+        let stacks = self.stacks_verdict.name();
         let but = if self.stacks_verdict == Verdict::Good { "but" } else { "and" };
         match self.names_verdict {
             Verdict::Good => stacks.to_owned(),

@@ -13,10 +13,12 @@ macro_rules! words {
     };
 }
 
+mod archive;
 mod diff;
 mod file;
 mod html;
 mod lookup;
+mod parquet;
 mod serve;
 mod source;
 mod trend;
@@ -24,10 +26,12 @@ mod words;
 
 use clap::{Args, ValueEnum};
 
+pub use archive::{Action, Add, Archive, Began, Chosen, Get, Reindex, Search, Verify as VerifyArchive};
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Repair, Verify};
 pub use html::{CODE, Html};
 pub use lookup::Lookup;
+pub use parquet::Parquet;
 pub use serve::Serve;
 pub use source::{Select, Source, Which};
 pub use trend::{Order, Trend};

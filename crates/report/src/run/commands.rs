@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, diff, edit, file, html, samples, serve, trend};
+use super::{Streams, archive, diff, edit, file, html, parquet, samples, serve, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -47,6 +47,11 @@ macro_rules! commands {
         }
 
         impl Command {
+            /// Returns true if the arguments of a view of an archive request JSON.
+            pub(super) fn prints_json(&self) -> bool {
+                matches!(self, Self::Archive(typed) if archive::prints_json(&typed.action))
+            }
+
             /// Runs the command; returns the exit code.
             pub(super) fn execute(&self, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
                 match self {
@@ -104,6 +109,10 @@ commands! {
     Pack: cli::Pack => edit::pack::run,
     /// Write the recording with unwound stacks instead of registers and stack memory
     Compact: cli::Compact => edit::compact::run,
+    /// Keep recordings of hosts and years in a folder: add, list, search, and every view of many
+    Archive: cli::Archive => archive::archive,
+    /// Write recordings as tables for DuckDB, ClickHouse, Spark and others
+    Parquet: cli::Parquet => parquet::parquet,
     /// Write a recording from a file of `perf record`
     Import: cli::Import => edit::import::run,
     /// Show or clear the cache that makes repeated reports fast

@@ -1,5 +1,6 @@
 //! Runs one command line: from what was typed, through the pipeline, to one view.
 
+mod archive;
 mod commands;
 mod diff;
 mod edit;
@@ -8,6 +9,7 @@ mod html;
 mod lookup;
 mod newest;
 mod page;
+mod parquet;
 mod samples;
 mod serve;
 mod trend;
@@ -80,7 +82,8 @@ where
     let parsed = Cli::try_parse_from(&args);
     let is_colored = usage::is_colored(&args, streams.color);
     let text = if is_colored { Kind::Styled } else { Kind::Plain };
-    let json = parsed.as_ref().is_ok_and(|cli| cli.global.json);
+    let json = |cli: &Cli| cli.global.json || cli.command.as_ref().is_some_and(Command::prints_json);
+    let json = parsed.as_ref().is_ok_and(json);
     // Whatever a view, a warning or an error is made of, this is the only way out.
     let mut out = Door::new(&mut *streams.out, if json { Kind::Json } else { text });
     let mut err = Door::new(&mut *streams.err, text);
@@ -164,6 +167,27 @@ fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         }
     };
     command.execute(&cli.global, streams)
+}
+
+/// Runs a command line that another one stands for, also with the options of that one. The outer result says what cannot be read of it.
+fn again(
+    args: Vec<OsString>,
+    outer: &Global,
+    streams: &mut Streams<'_>,
+) -> Result<anyhow::Result<u8>, String> {
+    let cli = Cli::try_parse_from(args).map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })?;
+    let own = cli.global;
+    let global = Global {
+        json: outer.json || own.json,
+        wide: outer.wide || own.wide,
+        quiet: outer.quiet || own.quiet,
+        ..own
+    };
+    let command = cli.command.ok_or_else(|| "there is no command".to_owned())?;
+    Ok(command.execute(&global, streams))
 }
 
 /// Where a command writes, as the command line says.

@@ -1,0 +1,171 @@
+//! Tables of many recordings as files in folders: `TABLE/day=YYYY-MM-DD/service=NAME/FILE.parquet`.
+//!
+//! Rows wait in memory until [`Dataset::finish`], or until those of a day and a service are many; then they become one file of each table.
+//! Its name follows from the sessions in it, so that to write the same recordings again replaces files by equal ones.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use parquet::errors::ParquetError;
+
+use crate::folder::Folder;
+use crate::id::Id;
+use crate::partition::Partition;
+use crate::pool::Pool;
+use crate::rows::Rows;
+use crate::table::{Row, write};
+
+/// The samples of a day and a service that wait for being written, at most: beyond them memory would grow by about 150 bytes each.
+const MAX_SAMPLES: usize = 2_000_000;
+
+/// Why tables were not written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A folder or file cannot be made.
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        /// The folder or file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A folder or file cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The folder or file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// A file that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The table.
+    pub table: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// Its rows.
+    pub rows: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Tables of many recordings that are being written.
+#[derive(Debug)]
+pub struct Dataset {
+    folder: Folder,
+    pool: Pool,
+    waiting: BTreeMap<Partition, Rows>,
+    written: Vec<Written>,
+}
+
+impl Dataset {
+    /// Writes into a folder, which need not exist.
+    pub fn new(folder: Folder) -> Self {
+        let (pool, waiting, written) = Default::default();
+        Self { folder, pool, waiting, written }
+    }
+
+    /// Returns where rows have their texts.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Adds the rows of a session.
+    ///
+    /// # Errors
+    /// If rows that waited must be written, and cannot.
+    pub fn add(&mut self, partition: Partition, rows: Rows) -> Result<(), Error> {
+        let waiting = self.waiting.entry(partition.clone()).or_default();
+        waiting.append(rows);
+        if waiting.samples.len() > MAX_SAMPLES {
+            let rows = self.waiting.remove(&partition).unwrap_or_default();
+            self.store(&partition, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits; returns all files that were written.
+    ///
+    /// # Errors
+    /// If a file cannot be written. Those that were are whole.
+    pub fn finish(mut self) -> Result<Vec<Written>, Error> {
+        for (partition, rows) in std::mem::take(&mut self.waiting) {
+            self.store(&partition, rows)?;
+        }
+        Ok(self.written)
+    }
+
+    fn store(&mut self, partition: &Partition, rows: Rows) -> Result<(), Error> {
+        let name = name(&rows);
+        self.written.append(&mut write_tables(&self.folder, partition, &name, rows, &self.pool)?);
+        Ok(())
+    }
+}
+
+/// Writes the tables of rows into the files of a name; replaces those that are there. The table `recording` comes last: what it lists is there.
+///
+/// # Errors
+/// If a file cannot be written. Those that were are whole.
+pub fn write_tables(
+    folder: &Folder,
+    partition: &Partition,
+    name: &str,
+    mut rows: Rows,
+    pool: &Pool,
+) -> Result<Vec<Written>, Error> {
+    // What several sessions have is one row.
+    rows.stacks.sort_unstable_by_key(|row| row.stack);
+    rows.stacks.dedup_by_key(|row| row.stack);
+    let mut written = Vec::new();
+    let to = (folder, partition, name, pool);
+    write_table(to, &mut rows.samples, &mut written)?;
+    write_table(to, &mut rows.stacks, &mut written)?;
+    write_table(to, &mut rows.functions, &mut written)?;
+    write_table(to, &mut rows.images, &mut written)?;
+    write_table(to, &mut rows.counters, &mut written)?;
+    write_table(to, &mut rows.recordings, &mut written)?;
+    Ok(written)
+}
+
+fn write_table<R: Row>(
+    (folder, partition, name, pool): (&Folder, &Partition, &str, &Pool),
+    rows: &mut [R],
+    written: &mut Vec<Written>,
+) -> Result<(), Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let name = partition.folder(R::TABLE).join(format!("{name}.parquet"));
+    let path = folder.path(&name);
+    let filled = folder.publish(&name, true, |file| {
+        write(rows, pool, io::BufWriter::new(&mut *file)).map_err(cause)?;
+        Ok(file.metadata()?.len())
+    });
+    let bytes = filled.map_err(|source| Error::Write { path: path.clone(), source })?.unwrap_or(0);
+    written.push(Written { table: R::TABLE, path, rows: rows.len() as u64, bytes });
+    Ok(())
+}
+
+/// Names the files of these rows by their sessions.
+fn name(rows: &Rows) -> String {
+    let mut sessions: Vec<Id> = rows.recordings.iter().map(|row| row.recording).collect();
+    sessions.sort_unstable();
+    let bytes: Vec<[u8; 8]> = sessions.iter().map(|id| id.bytes()).collect();
+    let parts: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
+    format!("{:016x}", Id::of(&parts).get())
+}
+
+/// What the system said, if that is the cause.
+pub(crate) fn cause(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}

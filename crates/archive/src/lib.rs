@@ -1,0 +1,40 @@
+//! Recordings as tables that query engines read: Parquet in folders by day and service (docs/FLEET.md); and the archive, which keeps
+//! recordings beside their tables.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `id` | hashes of content as ids |
+//! | [`partition`] | in which folders rows lie |
+//! | `pool` | texts of tables, each stored once |
+//! | [`column`] | columns of rows, and how Parquet stores them |
+//! | [`table`] | a table as one file |
+//! | [`read`] | the rows of a file |
+//! | [`schema`] | the six tables |
+//! | [`rows`] | the rows of a recording |
+//! | [`folder`] | files that appear whole or not at all |
+//! | [`dataset`] | tables of many recordings, as files in folders |
+//! | [`archive`] | recordings and their tables in one folder |
+//! | [`select`] | selections of sessions |
+//!
+//! A room uses rooms above it in this list, and none below.
+
+pub mod archive;
+pub mod column;
+pub mod dataset;
+pub mod folder;
+mod id;
+pub mod partition;
+mod pool;
+pub mod read;
+pub mod rows;
+pub mod schema;
+pub mod select;
+pub mod table;
+
+pub use archive::Archive;
+pub use dataset::{Dataset, Error, Written};
+pub use folder::Folder;
+pub use id::Id;
+pub use partition::Partition;
+pub use pool::{Pool, Text};
+pub use select::Selection;

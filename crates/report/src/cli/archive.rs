@@ -1,0 +1,172 @@
+//! The arguments of `archive`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use icecore_archive::select::{Moment, Stretch};
+use icecore_edit::compact::Redact;
+
+use super::Lookup;
+use super::file::redact;
+
+/// `archive`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "icecore-report archive <DIR> <ACTION>\n       icecore-report archive <DIR> <VIEW> [SELECTION] [OPTIONS]"
+)]
+#[command(after_help = "\
+Examples:
+  icecore-report archive DIR add /var/tmp/*.icecore            the first add makes the archive
+  ssh HOST icecore-record -a -d 10 -o - | icecore-report archive DIR add -
+  icecore-report archive DIR list 'host=web* release=1.4.*' --last 7d
+  icecore-report archive DIR search 'service=web' --function 'parse*'
+  icecore-report archive DIR top 'host=web-03' --last 1d --by inlined
+  icecore-report archive DIR diff 'service=web' --last 7d      against the week before
+  icecore-report archive DIR diff release=1.4.2 release=1.5.0
+  icecore-report archive DIR trend 'service=web' --since 2026-09-01
+  icecore-report archive DIR get 4908e572 -o one.icecore
+
+A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN, where KEY is host, service, kernel, arch, verdict or a \
+label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; or the first six digits or more of a UUID. \
+Without one, all recordings are selected. --last, --since and --until select by when a recording began; UTC.
+
+A VIEW is any command that shows recordings: summary, top, tree, flame, html, diff, trend, health and so on. SELECTION follows \
+it, then the options of the view. A view of several recordings shows them merged, as `merge` does; at most 1,024 sessions. \
+`diff` takes two selections, or one with --last, and compares the last stretch of time with the one before.
+
+The folder holds plain files that never change: recordings/, compacted and with their names, and the six tables of `parquet`, \
+which SQL engines read (docs/FLEET.md). Only their owner can read them. Several may add, list and read at the same time, also \
+over NFS; what `add` confirmed survives a crash.")]
+pub struct Archive {
+    /// The folder of the archive
+    #[arg(value_name = "DIR", help_heading = "Arguments")]
+    pub folder: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What to do with an archive.
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+pub enum Action {
+    /// Add recordings: files, all *.icecore below folders, or `-` for stdin
+    Add(Add),
+    /// List recordings
+    List(Chosen),
+    /// Show what is known of recordings, and of the selection as a whole
+    Show(Chosen),
+    /// Copy recordings out: each stands alone again
+    Get(Get),
+    /// Find the recordings that have a function or an image
+    Search(Search),
+    /// Check every file, and that the tables say what the recordings say
+    Verify(Verify),
+    /// Write the tables of recordings anew
+    Reindex(Reindex),
+    /// Remove what interrupted writers have left
+    Gc,
+    /// A view of selected recordings
+    #[command(external_subcommand)]
+    View(Vec<OsString>),
+}
+
+/// Which recordings.
+#[derive(Debug, Default, Args)]
+pub struct Chosen {
+    /// Which: 'host=web* release=1.4.*', or digits of a UUID [default: all]
+    pub selection: Option<String>,
+    /// When they began.
+    #[command(flatten)]
+    pub began: Began,
+}
+
+/// When recordings began.
+#[derive(Debug, Default, Args)]
+pub struct Began {
+    /// Only those that began in the last stretch of time, up to now or --until: 90m, 12h, 7d, 4w
+    #[arg(long, value_name = "TIME", conflicts_with = "since")]
+    pub last: Option<Stretch>,
+    /// Only those that began then or later: 2026-09-01, 2026-09-01T03:00; UTC
+    #[arg(long, value_name = "MOMENT")]
+    pub since: Option<Moment>,
+    /// Only those that began before
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<Moment>,
+}
+
+/// `archive add`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report archive <DIR> add [OPTIONS] <FILE>...")]
+#[command(after_help = "\
+Each recording gets the names, inlined functions and source lines that this machine knows (as `pack` does), then loses registers and \
+stack memory (as `compact` does). It keeps its UUID, so that adding it again changes nothing. If a file cannot be added, add goes on \
+with the others, names it, and exits with 2.")]
+pub struct Add {
+    /// Recordings, folders of recordings, or `-` for stdin
+    #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]
+    pub files: Vec<PathBuf>,
+    /// Add what is intact of damaged recordings, and of those that were not closed; else they are refused
+    #[arg(long)]
+    pub repair: bool,
+    /// Replace texts by pseudonyms, as `compact --redact` does: args, paths, comm, labels, host
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = redact(), hide_possible_values = true)]
+    pub redact: Vec<Redact>,
+    /// Derive the pseudonyms from the content of this file, which must stay secret
+    #[arg(long, value_name = "FILE", requires = "redact")]
+    pub redact_key: Option<PathBuf>,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
+}
+
+/// `archive get`
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// The new file, or for several recordings a folder
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `archive search`
+#[derive(Debug, Args)]
+pub struct Search {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Functions of this name; * and ? stand for others
+    #[arg(long, value_name = "PATTERN", required_unless_present_any = ["image", "build_id"])]
+    pub function: Option<String>,
+    /// Images of this path
+    #[arg(long, value_name = "PATTERN")]
+    pub image: Option<String>,
+    /// Images of this build-id
+    #[arg(long, value_name = "PATTERN")]
+    pub build_id: Option<String>,
+    /// Show this many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+}
+
+/// `archive verify`
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+}
+
+/// `archive reindex`
+#[derive(Debug, Args)]
+pub struct Reindex {
+    /// Write the tables of all recordings, not only of those that have none
+    #[arg(long)]
+    pub all: bool,
+}

@@ -1,0 +1,286 @@
+//! `archive add` and `archive get`: recordings into the archive, and out of it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use icecore_archive::{Archive, Folder, Pool, rows};
+use icecore_edit::compact::{Redaction, compact};
+use icecore_edit::pack::{Extras, Known};
+use icecore_edit::repair::repair;
+use icecore_format::read::Recording;
+use icecore_format::write::Writer;
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use super::super::parquet::sessions;
+use super::super::{Streams, emit, lookup, screen};
+use super::Found;
+use crate::base::output;
+use crate::cli::{Add, Get, Global};
+use crate::input;
+use icecore_profile::named::pipeline::Loaded;
+use icecore_profile::recording::load::outline::outline;
+use icecore_profile::recording::verify::verify;
+use icecore_profile::watch::Unwatched;
+use icecore_symbolize::debuginfod;
+use icecore_symbolize::image::{Search, hex};
+use icecore_text::path::shown;
+use icecore_text::quantity::{bytes, percent, things};
+use icecore_text::{Page, Style};
+
+/// What `add` did.
+#[derive(Debug, Serialize)]
+struct Added {
+    schema: &'static str,
+    archive: String,
+    added: Vec<AddedRow>,
+    /// UUIDs that were there already.
+    known: Vec<String>,
+}
+
+/// A recording that was added.
+#[derive(Debug, Serialize)]
+struct AddedRow {
+    uuid: String,
+    from: String,
+    file: String,
+    sessions: u64,
+    samples: u64,
+    input_bytes: u64,
+    file_bytes: u64,
+    table_bytes: u64,
+}
+
+/// What is the same for all recordings.
+struct Adding<'a> {
+    archive: &'a Archive,
+    options: &'a Add,
+    search: &'a Search,
+    servers: Option<&'a debuginfod::Settings>,
+    redaction: &'a Redaction,
+}
+
+/// Adds recordings.
+pub(super) fn add(
+    options: &Add,
+    folder: &Path,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
+    let servers = lookup::servers(&options.lookup)?;
+    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let key = match &options.redact_key {
+        Some(path) => fs::read(path).with_context(|| format!("cannot read the key `{}`", path.display()))?,
+        None => Vec::new(),
+    };
+    let redaction = Redaction::new(&options.redact, &key);
+    let files = expanded(&options.files)?;
+    let archive = Archive::open_or_create(Folder::new(folder))?;
+    let archive_name = folder.display().to_string();
+    let (mut added, mut known) = (Vec::new(), Vec::new());
+    let mut failed = 0u64;
+    let adding = Adding {
+        archive: &archive,
+        options,
+        search: &search,
+        servers: servers.as_ref(),
+        redaction: &redaction,
+    };
+    for file in &files {
+        match adding.add(file) {
+            Ok(Ok(row)) => added.push(row),
+            Ok(Err(uuid)) => known.push(uuid),
+            Err(error) => {
+                failed += 1;
+                screen(global, streams).remark([format!("error: {error:#}")]);
+            }
+        }
+    }
+    let done = Added { schema: "icecore.archive.add/1", archive: archive_name, added, known };
+    emit(global, streams, &done, |page| done.text(page))?;
+    if failed > 0 {
+        bail!("cannot add {failed} of {}", things(files.len() as u64, "recording"));
+    }
+    Ok(0)
+}
+
+/// Replaces folders by the recordings below them.
+fn expanded(typed: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in typed {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let below = Folder::new(path).list(Path::new(""));
+        let below = below.with_context(|| format!("cannot read the folder `{}`", path.display()))?;
+        let is_recording = |name: &Path| name.extension().is_some_and(|extension| extension == "icecore");
+        let before = files.len();
+        files.extend(below.iter().filter(|file| is_recording(&file.name)).map(|file| path.join(&file.name)));
+        if files.len() == before {
+            bail!("cannot add the folder `{}`: it has no file *.icecore", path.display());
+        }
+    }
+    if files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        bail!("cannot read two recordings from stdin: write one into a file");
+    }
+    Ok(files)
+}
+
+impl Adding<'_> {
+    /// Adds a recording; returns its UUID instead if it is there already.
+    fn add(&self, path: &Path) -> anyhow::Result<Result<AddedRow, String>> {
+        let recording = input::open(path)?;
+        let uuid = hex(&recording.header().uuid);
+        let cannot = || format!("cannot add `{}`", path.display());
+        let there = self.archive.recordings()?.get(&uuid).cloned();
+        if let Some(partition) =
+            there.as_ref().and_then(|file| icecore_archive::Partition::in_path(&file.name))
+            && self.archive.has(&partition, &uuid)
+        {
+            return Ok(Err(uuid));
+        }
+        let (stored, input_bytes) = match there {
+            // It was stored, but not listed: an `add` was interrupted.
+            Some(file) => (self.archive.folder().path(&file.name), recording.len_bytes()),
+            None => self.store(path, &recording, &uuid).with_context(cannot)?,
+        };
+        let (sessions, written) = list(self.archive, &stored, &uuid).with_context(cannot)?;
+        Ok(Ok(AddedRow {
+            uuid,
+            from: path.display().to_string(),
+            file_bytes: fs::metadata(&stored).map_or(0, |meta| meta.len()),
+            file: stored.display().to_string(),
+            sessions: sessions.0,
+            samples: sessions.1,
+            input_bytes,
+            table_bytes: written,
+        }))
+    }
+
+    /// Stores a recording with its names and without stack memory; returns its path, and the size that it had.
+    fn store(&self, path: &Path, recording: &Recording, uuid: &str) -> anyhow::Result<(PathBuf, u64)> {
+        let found = verify(recording);
+        let repaired;
+        let recording = match found.problems.first() {
+            None => recording,
+            Some(_) if self.options.repair => {
+                let mut file = temporary()?;
+                repair(recording, file.as_file_mut())?;
+                repaired = input::open(file.path())?;
+                &repaired
+            }
+            Some(problem) => bail!("{}; add what is intact with --repair", problem.cause),
+        };
+        let loaded = Loaded::whole(path, recording, self.search);
+        let known = Known::find(&loaded, self.servers, Extras::default(), &Unwatched)?;
+        let packed = made(recording.header().uuid, |writer| Ok(known.write(writer).map(drop)?))?;
+        let recording = input::open(packed.path())?;
+        let loaded = Loaded::whole(packed.path(), &recording, self.search);
+        let compacted =
+            made(recording.header().uuid, |writer| Ok(compact(&loaded, self.redaction, writer).map(drop)?))?;
+        let parts = &outline(&input::open(compacted.path())?).parts;
+        let partition = rows::partition(parts, parts.part(0));
+        let mut from = File::open(compacted.path())?;
+        let stored = self.archive.store(&partition, uuid, |file| io::copy(&mut from, file).map(drop))?;
+        Ok((stored, fs::metadata(path).map_or(recording.len_bytes(), |meta| meta.len())))
+    }
+}
+
+fn temporary() -> anyhow::Result<NamedTempFile> {
+    let folder = std::env::temp_dir();
+    NamedTempFile::new().with_context(|| {
+        format!("cannot write into the folder for temporary files `{}`: set TMPDIR", folder.display())
+    })
+}
+
+/// Writes a recording into a temporary file.
+fn made(
+    uuid: [u8; 16],
+    fill: impl FnOnce(&mut Writer) -> anyhow::Result<()>,
+) -> anyhow::Result<NamedTempFile> {
+    let file = temporary()?;
+    let mut writer = Writer::create(file.as_file().try_clone()?, uuid)?;
+    fill(&mut writer)?;
+    writer.finish()?;
+    Ok(file)
+}
+
+/// Writes the rows of a stored recording, by the names that are in it; returns the number of sessions and samples, and the bytes of
+/// the tables.
+pub(super) fn list(archive: &Archive, stored: &Path, uuid: &str) -> anyhow::Result<((u64, u64), u64)> {
+    let recording = input::open(stored)?;
+    let mut pool = Pool::default();
+    let (sessions, _) = sessions(stored, &recording, &Search::default(), None, &mut pool);
+    let samples = sessions.iter().map(|(_, rows)| rows.samples.len() as u64).sum();
+    let count = sessions.len() as u64;
+    let written = archive.list(uuid, sessions, &pool)?;
+    Ok(((count, samples), written.iter().map(|file| file.bytes).sum()))
+}
+
+impl Added {
+    fn text(&self, page: &mut Page) {
+        for row in &self.added {
+            let AddedRow { uuid, from, samples, input_bytes, file_bytes, table_bytes, .. } = row;
+            page.line(&format!(
+                "{} {}: {}, {} ({} of {}), tables {}",
+                &uuid[..8],
+                shown(Path::new(from)),
+                things(*samples, "sample"),
+                bytes(*file_bytes),
+                percent(*file_bytes as f64 / (*input_bytes).max(1) as f64),
+                bytes(*input_bytes),
+                bytes(*table_bytes)
+            ));
+        }
+        let known = match self.known.len() as u64 {
+            0 => String::new(),
+            known => format!("; {} there already", things(known, "recording")),
+        };
+        let added = things(self.added.len() as u64, "recording");
+        page.styled(Style::Good, &format!("added {added} to {}{known}", shown(Path::new(&self.archive))));
+    }
+}
+
+/// Recordings that were copied out.
+#[derive(Debug, Serialize)]
+struct Got {
+    schema: &'static str,
+    files: Vec<String>,
+    bytes: u64,
+}
+
+/// Copies recordings out of the archive.
+pub(super) fn get(
+    archive: &Archive,
+    options: &Get,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
+    let found = Found::new(archive, &options.chosen)?.or_none(archive)?;
+    let (uuids, stored) = (found.uuids(), archive.recordings()?);
+    let to = &options.output;
+    let is_folder = to.is_dir() || uuids.len() > 1;
+    if is_folder {
+        fs::create_dir_all(to).with_context(|| format!("cannot create the folder `{}`", to.display()))?;
+    }
+    let mut got = Got { schema: "icecore.archive.get/1", files: Vec::new(), bytes: 0 };
+    for uuid in uuids {
+        let file = stored.get(uuid);
+        let file = file.with_context(|| format!("the archive has lost the recording {uuid}: run verify"))?;
+        let path = if is_folder { to.join(format!("{uuid}.icecore")) } else { to.clone() };
+        let from = archive.folder().path(&file.name);
+        let cannot = || format!("cannot write `{}`", path.display());
+        output::refuse(&path, options.force, &[&from]).with_context(cannot)?;
+        let copy = |to: &mut File| io::copy(&mut File::open(&from)?, to);
+        got.bytes += output::replace(&path, &[&from], 0o600, copy).with_context(cannot)?;
+        got.files.push(path.display().to_string());
+    }
+    emit(global, streams, &got, |page| {
+        let files = things(got.files.len() as u64, "recording");
+        page.line(&format!("wrote {files} ({}) into {}", bytes(got.bytes), shown(to)));
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,100 @@
+//! Runs `archive`: opens the folder, finds the selected recordings, does one action. One file for each kind of action.
+
+mod add;
+mod check;
+mod listing;
+mod search;
+mod view;
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
+use icecore_archive::archive::{Index, Listed};
+use icecore_archive::{Archive, Folder, Selection};
+
+use super::Streams;
+use crate::cli::{Action, Archive as Options, Began, Chosen, Global};
+pub(super) use view::prints_json;
+
+/// Does what was typed; returns the exit code.
+pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let folder = &options.folder;
+    let open = || Archive::open(Folder::new(folder));
+    match &options.action {
+        Action::Add(add) => add::add(add, folder, global, streams),
+        Action::List(chosen) => listing::list(&open()?, chosen, global, streams),
+        Action::Show(chosen) => listing::show(&open()?, chosen, global, streams),
+        Action::Search(search) => search::search(&open()?, search, global, streams),
+        Action::Get(get) => add::get(&open()?, get, global, streams),
+        Action::Verify(verify) => check::verify(&open()?, verify, global, streams),
+        Action::Reindex(reindex) => check::reindex(&open()?, reindex, global, streams),
+        Action::Gc => check::gc(&open()?, global, streams),
+        Action::View(typed) => view::view(&open()?, typed, global, streams),
+    }
+}
+
+/// The selected sessions of an archive.
+struct Found {
+    index: Index,
+    listed: Vec<Listed>,
+}
+
+impl Found {
+    /// Finds what was typed.
+    fn new(archive: &Archive, chosen: &Chosen) -> anyhow::Result<Self> {
+        let selection = selection(chosen.selection.as_deref(), &chosen.began)?;
+        Self::of(archive, &selection)
+    }
+
+    fn of(archive: &Archive, selection: &Selection) -> anyhow::Result<Self> {
+        let index = archive.index(|partition| selection.may_be_in(partition))?;
+        let listed = index.listed.iter().filter(|listed| selection.has(&index, listed)).cloned().collect();
+        Ok(Self { index, listed })
+    }
+
+    /// Lists the UUIDs of the recordings, each once, in the order of their first sessions.
+    fn uuids(&self) -> Vec<&str> {
+        let mut uuids: Vec<&str> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for listed in &self.listed {
+            let uuid = self.index.text(listed.row.uuid);
+            if seen.insert(uuid) {
+                uuids.push(uuid);
+            }
+        }
+        uuids
+    }
+
+    /// Fails if nothing is selected.
+    fn or_none(self, archive: &Archive) -> anyhow::Result<Self> {
+        if self.listed.is_empty() {
+            let folder = archive.folder().root().display();
+            bail!(
+                "no recording in `{folder}` is selected; `icecore-report archive {folder} list` shows what is there"
+            );
+        }
+        Ok(self)
+    }
+}
+
+/// Reads a selection as it was typed.
+fn selection(terms: Option<&str>, began: &Began) -> anyhow::Result<Selection> {
+    let selection: Selection = terms.unwrap_or_default().parse()?;
+    let until_us = began.until.map(|until| until.0);
+    let since_us = match (began.last, began.since) {
+        (Some(last), _) => Some(until_us.unwrap_or_else(now_us).saturating_sub(last.us())),
+        (None, since) => since.map(|since| since.0),
+    };
+    Ok(selection.between(since_us, until_us))
+}
+
+fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A path below the archive, as it is printed.
+fn below(archive: &Archive, name: &Path) -> String {
+    archive.folder().path(name).display().to_string()
+}

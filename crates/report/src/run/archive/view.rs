@@ -1,0 +1,204 @@
+//! Views of selected recordings: the command line of the view, with the files of the selection.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use icecore_archive::Archive;
+use icecore_edit::merge::merge;
+use icecore_format::read::Recording;
+use icecore_format::write::Writer;
+use icecore_profile::random_uuid;
+use icecore_profile::recording::load::parts::MAX_PARTS;
+use tempfile::TempPath;
+
+use super::super::{Streams, again};
+use super::{Found, now_us, selection};
+use crate::cli::{Action, Began, Global};
+use crate::input;
+
+/// Views that take one recording.
+const OF_ONE: [&str; 14] = [
+    "summary", "top", "annotate", "tree", "tui", "flame", "html", "serve", "folded", "samples", "depth",
+    "timeline", "health", "missing",
+];
+
+/// Returns true if a view of an archive was told to print JSON.
+pub(in crate::run) fn prints_json(action: &Action) -> bool {
+    matches!(action, Action::View(typed) if typed.iter().any(|word| word == "--json"))
+}
+
+/// What was typed behind the name of a view.
+struct TypedView {
+    selections: Vec<String>,
+    began: Began,
+    /// The options of the view.
+    options: Vec<OsString>,
+}
+
+impl TypedView {
+    fn new(words: &[OsString]) -> anyhow::Result<Self> {
+        let (mut selections, mut began, mut options) = (Vec::new(), Began::default(), Vec::new());
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
+            selections.push(word.to_str().context("a selection must be UTF-8")?.to_owned());
+        }
+        while let Some(word) = words.next() {
+            let text = word.to_str().unwrap_or_default();
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (text, None),
+            };
+            if !matches!(name, "--last" | "--since" | "--until") {
+                options.push(word.clone());
+                continue;
+            }
+            let value = value.or_else(|| words.next()?.to_str());
+            let value = value.with_context(|| format!("{name} needs a value"))?;
+            let wrong = |cause: String| anyhow::anyhow!("{name} {value}: {cause}");
+            match name {
+                "--last" => began.last = Some(value.parse().map_err(wrong)?),
+                "--since" => began.since = Some(value.parse().map_err(wrong)?),
+                _ => began.until = Some(value.parse().map_err(wrong)?),
+            }
+        }
+        if began.last.is_some() && began.since.is_some() {
+            bail!("--last and --since say the same: use one of them");
+        }
+        Ok(Self { selections, began, options })
+    }
+}
+
+/// Shows a view; returns the exit code.
+pub(super) fn view(
+    archive: &Archive,
+    typed: &[OsString],
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
+    let Some((name, words)) = typed.split_first() else { bail!("name an action or a view") };
+    let mut typed = TypedView::new(words)?;
+    // The function that `annotate` shows comes last, as it does behind a file.
+    let function = if name == "annotate" { typed.selections.pop() } else { None };
+    let mut arguments: Vec<OsString> = vec!["icecore-report".into(), name.clone()];
+    arguments.extend(typed.options.iter().cloned());
+    // Lives until the view is shown.
+    let merged;
+    match name.to_str() {
+        Some("diff") => {
+            for (option, files) in ["--before", "--after"].into_iter().zip(sides(archive, &typed)?) {
+                arguments.push(option.into());
+                arguments.extend(files.into_iter().map(OsString::from));
+            }
+        }
+        Some("trend") => arguments.extend(one(archive, &typed)?.into_iter().map(OsString::from)),
+        Some(view) if OF_ONE.contains(&view) => {
+            let files = one(archive, &typed)?;
+            let file = if let [file] = &files[..] {
+                file.clone().into_os_string()
+            } else {
+                merged = merged_file(&files)?;
+                merged.as_os_str().to_owned()
+            };
+            arguments.push(file);
+            arguments.extend(function.map(OsString::from));
+        }
+        _ => bail!(
+            "`{}` is no action on an archive, and no view: see icecore-report archive --help",
+            name.display()
+        ),
+    }
+    again(arguments, global, streams).map_err(|cause| {
+        anyhow::anyhow!("{cause}; write `archive DIR {} [SELECTION] [OPTIONS]`", name.display())
+    })?
+}
+
+/// The files of the one selection that was typed.
+fn one(archive: &Archive, typed: &TypedView) -> anyhow::Result<Vec<PathBuf>> {
+    let terms = match &typed.selections[..] {
+        [] => None,
+        [terms] => Some(&**terms),
+        _ => bail!("write the terms of a selection as one argument: 'host=web* release=1.4.*'"),
+    };
+    files(archive, terms, &typed.began)
+}
+
+/// The files before and after: of two selections, or of one in the last stretch of time and in the one before.
+fn sides(archive: &Archive, typed: &TypedView) -> anyhow::Result<[Vec<PathBuf>; 2]> {
+    match (&typed.selections[..], typed.began.last) {
+        ([before, after], _) => {
+            let side = |terms: &String| files(archive, Some(terms), &typed.began);
+            Ok([side(before)?, side(after)?])
+        }
+        ([] | [_], Some(last)) => {
+            let terms = typed.selections.first().map(|terms| &**terms);
+            let until_us = typed.began.until.map_or_else(now_us, |until| until.0);
+            let side = |from: i64, to: i64| {
+                let at = |stretches: i64| until_us.saturating_sub(last.us().saturating_mul(stretches));
+                let chosen = selection(terms, &Began::default())?;
+                let chosen = chosen.between(Some(at(from)), Some(at(to)));
+                found_files(archive, Found::of(archive, &chosen)?)
+            };
+            Ok([side(2, 1)?, side(1, 0)?])
+        }
+        _ => bail!(
+            "diff compares two selections, or with --last one with what it was before: see icecore-report archive --help"
+        ),
+    }
+}
+
+fn files(archive: &Archive, terms: Option<&str>, began: &Began) -> anyhow::Result<Vec<PathBuf>> {
+    found_files(archive, Found::of(archive, &selection(terms, began)?)?)
+}
+
+fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> {
+    let found = found.or_none(archive)?;
+    let stored = archive.recordings()?;
+    let path = |uuid: &str| {
+        let file = stored
+            .get(uuid)
+            .with_context(|| format!("the archive has lost the recording {uuid}: run verify"));
+        Ok(archive.folder().path(&file?.name))
+    };
+    found.uuids().into_iter().map(path).collect()
+}
+
+/// Merges recordings into a temporary file.
+fn merged_file(files: &[PathBuf]) -> anyhow::Result<TempPath> {
+    if files.len() > MAX_PARTS {
+        bail!(
+            "{} recordings are selected, and a view shows at most {MAX_PARTS} merged: select fewer, or ask the tables (docs/FLEET.md)",
+            files.len()
+        );
+    }
+    let recordings = files.iter().map(|path| input::open(path)).collect::<Result<Vec<Recording>, _>>()?;
+    let file = tempfile::Builder::new().prefix("selected-").suffix(".icecore").tempfile();
+    let file = file.context("cannot write into the folder for temporary files: set TMPDIR")?;
+    let mut writer = Writer::create(file.as_file().try_clone()?, random_uuid()?)?;
+    let merged = merge(&recordings, &mut writer);
+    merged.map_err(|(number, error)| {
+        anyhow::Error::new(error).context(format!("cannot merge `{}`", files[number].display()))
+    })?;
+    writer.finish()?;
+    Ok(file.into_temp_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn selections_come_first_and_times_may_be_anywhere() {
+        let words = ["host=a x=b", "--by", "image", "--last=7d", "--until", "2026-09-01", "--json"];
+        let typed = TypedView::new(&words.map(OsString::from)).expect("it is right");
+        assert_eq!(typed.selections, ["host=a x=b"]);
+        assert_eq!(typed.options, ["--by", "image", "--json"].map(OsStr::new));
+        assert!(typed.began.last.is_some() && typed.began.until.is_some());
+        for wrong in [vec!["--last"], vec!["--last", "soon"], vec!["--last", "1d", "--since", "2026-09-01"]] {
+            let words: Vec<OsString> = wrong.into_iter().map(OsString::from).collect();
+            assert!(TypedView::new(&words).is_err());
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! `archive`: what goes in comes out, tables say what views say, and what was interrupted is never half there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use icecore_archive::archive::GRACE;
+use icecore_archive::folder::Step;
+use icecore_archive::{Archive, Folder, Partition};
+use icecore_tests::inside::{answer, json, report, run_in, text};
+use icecore_tests::synthetic::{Fleet, REGRESSION_DAY, SICK_HOST, story};
+use serde_json::Value;
+
+const FLEET: Fleet = Fleet { days: 3, hosts: 4, samples: 60 };
+
+/// A folder with the recordings of a fleet in `fleet`, and an archive of them in `archive`.
+fn archived() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("fleet")).expect("made");
+    FLEET.write(&dir.path().join("fleet")).expect("written");
+    text(dir.path(), "archive DIR/archive add DIR/fleet");
+    dir
+}
+
+fn rows(document: &Value) -> &Vec<Value> {
+    document["rows"].as_array().expect("rows")
+}
+
+/// All files below a folder, with their bytes.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let listed = Folder::new(folder).list(Path::new("")).expect("listed");
+    let with_bytes = |name: PathBuf| (fs::read(folder.join(&name)).expect("read"), name);
+    listed.into_iter().map(|file| with_bytes(file.name)).map(|(bytes, name)| (name, bytes)).collect()
+}
+
+#[test]
+fn a_recording_that_was_got_shows_in_every_view_what_the_compacted_one_shows() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    story().write(&path.join("story"), true).expect("written");
+    text(path, "archive DIR/archive add DIR/story");
+    let uuid = json(path, "info DIR/story")["uuid"].as_str().expect("a UUID").to_owned();
+    text(path, &format!("archive DIR/archive get {uuid} -o DIR/got"));
+    text(path, "compact DIR/story -o DIR/compacted");
+    assert_eq!(json(path, "info DIR/got")["uuid"], uuid);
+    let views = ["summary", "tree", "depth", "timeline", "health", "missing", "folded", "samples"];
+    let tops = ["function", "inlined", "line", "image", "process", "thread", "cpu"]
+        .map(|by| format!("top -n 0 --by {by}"));
+    for view in views.map(str::to_owned).into_iter().chain(tops) {
+        let [got, compacted] = ["got", "compacted"].map(|name| {
+            let printed = text(path, &format!("{view} DIR/{name} --json")).replace(name, "FILE");
+            let Ok(mut document) = serde_json::from_str::<Value>(&printed) else { return printed };
+            let keys = document.as_object_mut().expect("an object");
+            // The size of the file, and what an edit says of itself.
+            ["file", "file_bytes", "bytes_per_sample", "notes"]
+                .iter()
+                .for_each(|key| drop(keys.remove(*key)));
+            format!("{document:#}")
+        });
+        assert!(got.len() > 100, "{view}: {got}");
+        let differ = got.lines().zip(compacted.lines()).find(|(got, compacted)| got != compacted);
+        assert!(got == compacted, "{view}: {differ:?}");
+    }
+}
+
+#[test]
+fn recordings_are_listed_selected_and_found() {
+    let dir = archived();
+    let path = dir.path();
+    let all = json(path, "archive DIR/archive list");
+    assert_eq!(rows(&all).len(), 24);
+    let hosts = |document: &Value| {
+        let hosts = rows(document).iter().map(|row| row["host"].as_str().expect("a host").to_owned());
+        hosts.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(hosts(&all).len(), 8);
+    let chosen = report(path, &["archive", "DIR/archive", "list", "host=web-0[12] service=web", "--json"]);
+    assert_eq!(rows(&serde_json::from_str(&chosen).expect("JSON")).len(), 0, "a bracket is a bracket");
+    let chosen = ["archive", "DIR/archive", "list", "host=*-02 release=1.4.* service=w?b", "--json"];
+    let chosen: Value = serde_json::from_str(&report(path, &chosen)).expect("JSON");
+    assert_eq!((rows(&chosen).len(), hosts(&chosen)), (3, BTreeSet::from(["web-02".to_owned()])));
+    // They began at 3:00 of three days.
+    for (times, count) in [
+        ("--since 2026-09-02", 16),
+        ("--since 2026-09-02 --until 2026-09-03", 8),
+        ("--until 2026-09-01T03:00:02", 4),
+        ("--since 2026-09-04", 0),
+    ] {
+        assert_eq!(rows(&json(path, &format!("archive DIR/archive list {times}"))).len(), count, "{times}");
+    }
+    let show = json(path, "archive DIR/archive show service=db");
+    assert_eq!((show["recordings"].as_u64(), show["samples"].as_u64()), (Some(12), Some(12 * 90)));
+    assert_eq!(show["labels"]["release"]["1.4.2"], 12);
+    let found = json(path, "archive DIR/archive search --function crc32 -n 0");
+    let top = json(path, "top DIR/fleet/web-01-000.icecore -n 0");
+    let expected = rows(&top).iter().find(|row| row["name"] == "crc32").expect("it is hit");
+    let is_it = |row: &&Value| row["host"] == "web-01" && row["start_unix_us"] == 1_788_231_601_000_000_u64;
+    let row = rows(&found).iter().find(is_it).expect("it is found");
+    for key in ["self", "total", "self_share", "total_share"] {
+        assert_eq!(row[key], expected[key], "{key}");
+    }
+    // Every third host has the old build.
+    let old = json(path, "archive DIR/archive search service=web --build-id 0d0d* -n 0");
+    assert_eq!(hosts(&old), BTreeSet::from(["web-00".to_owned(), "web-03".to_owned()]));
+    let (code, err) = answer(path, "archive DIR/archive show host=nobody");
+    assert!(code == 2 && err.contains("no recording in `archive` is selected"), "{err}");
+    let (code, err) = answer(path, "archive DIR/archive list host");
+    assert!(code == 2 && err.contains("`host` is no term of a selection: write KEY=PATTERN"), "{err}");
+}
+
+#[test]
+fn views_of_a_selection_are_those_of_the_merged_recordings() {
+    let dir = archived();
+    let path = dir.path();
+    let merged = "merge DIR/fleet/web-02-000.icecore DIR/fleet/web-02-001.icecore DIR/fleet/web-02-002.icecore -o DIR/merged";
+    text(path, merged);
+    for view in ["top -n 0", "top -n 0 --by inlined", "top -n 0 --event * --by host", "depth"] {
+        let (name, options) = view.split_once(' ').unwrap_or((view, ""));
+        let of_archive = format!("archive DIR/archive {name} host=web-02 {options}");
+        let [got, expected] = [of_archive.trim_end(), &format!("{view} DIR/merged")].map(|line| {
+            let mut document = json(path, line);
+            document.as_object_mut().expect("an object").remove("file");
+            document
+        });
+        assert_eq!(got, expected, "{view}");
+    }
+    let one = json(path, "archive DIR/archive top host=web-02 --until 2026-09-02 -n 0");
+    assert_eq!(one["rows"], json(path, "top DIR/fleet/web-02-000.icecore -n 0")["rows"]);
+    let trend = json(path, "archive DIR/archive trend host=web-02");
+    assert_eq!(trend["recordings"].as_array().map(Vec::len), Some(3), "{trend}");
+    let annotated = answer(path, "archive DIR/archive annotate host=web-02 no_such_function");
+    assert!(annotated.1.contains("no_such_function"), "{annotated:?}");
+    let (code, err) = answer(path, "archive DIR/archive top --by image host=web-02");
+    assert!(code == 2 && err.contains("archive DIR top [SELECTION] [OPTIONS]"), "{err}");
+    let (code, err) = answer(path, "archive DIR/archive frobnicate host=web-02");
+    assert!(code == 2 && err.contains("`frobnicate` is no action on an archive"), "{err}");
+}
+
+#[test]
+fn a_regression_and_a_sick_host_are_found_by_one_command_each() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    fs::create_dir(path.join("nights")).expect("made");
+    let fleet = Fleet { hosts: 10, samples: 400, days: 0 };
+    // A week before the night of the regression, and the week that begins with it.
+    for day in REGRESSION_DAY - 7..REGRESSION_DAY + 7 {
+        for host in 0..fleet.hosts {
+            let name = format!("nights/{host}-{day}.icecore");
+            fleet.night("web", host, day).write(&path.join(name), true).expect("written");
+        }
+    }
+    text(path, "archive DIR/archive add DIR/nights");
+    // Day 60 is 2026-10-31.
+    let grew = |diff: &Value| {
+        let grew = rows(diff).iter().filter(|row| row["status"] == "grew" && row["significant"] == true);
+        grew.map(|row| row["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let weeks = json(path, "archive DIR/archive diff service=web --last 7d --until 2026-11-07");
+    assert_eq!(grew(&weeks), ["parse"], "{weeks:#}");
+    let releases = json(path, "archive DIR/archive diff release=1.4.2 release=1.5.0");
+    assert_eq!(grew(&releases), ["parse"], "{releases:#}");
+    let sick = json(path, "archive DIR/archive search service=web --function crc32 -n 1");
+    assert_eq!(rows(&sick)[0]["host"], SICK_HOST);
+}
+
+#[test]
+fn what_is_added_twice_or_by_many_at_once_is_there_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    fs::create_dir(path.join("fleet")).expect("made");
+    FLEET.write(&path.join("fleet")).expect("written");
+    let added: usize = std::thread::scope(|scope| {
+        let adding =
+            || json(path, "archive DIR/archive add DIR/fleet")["added"].as_array().map_or(0, Vec::len);
+        let listing = || (0..20).for_each(|_| drop(run_in(path, &["archive", "DIR/archive", "list"])));
+        scope.spawn(listing);
+        let writers: Vec<_> = (0..4).map(|_| scope.spawn(adding)).collect();
+        writers.into_iter().map(|writer| writer.join().expect("it ends well")).sum()
+    });
+    assert!(added >= 24, "{added}: each was added by somebody");
+    assert_eq!(rows(&json(path, "archive DIR/archive list")).len(), 24);
+    assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+    let before = files(&path.join("archive"));
+    let again = json(path, "archive DIR/archive add DIR/fleet");
+    assert_eq!(
+        (again["added"].as_array().map(Vec::len), again["known"].as_array().map(Vec::len)),
+        (Some(0), Some(24))
+    );
+    text(path, "archive DIR/archive reindex --all");
+    assert!(before == files(&path.join("archive")), "the same bytes again");
+}
+
+#[test]
+fn a_broken_recording_is_refused_or_mended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    story().write(&path.join("open.icecore"), false).expect("written");
+    let mut bytes = fs::read(path.join("open.icecore")).expect("read");
+    bytes.truncate(bytes.len() - 100);
+    fs::write(path.join("torn.icecore"), bytes).expect("written");
+    fs::write(path.join("other.icecore"), "no recording").expect("written");
+    for (name, cause) in [("open", "not closed"), ("torn", "--repair"), ("other", "cannot open recording")] {
+        let (code, err) = answer(path, &format!("archive DIR/archive add DIR/{name}.icecore"));
+        assert!(code == 2 && err.contains(cause), "{name}: {err}");
+        assert!(err.contains("cannot add 1 of 1 recording"), "{err}");
+    }
+    let (code, out, err) =
+        run_in(path, &["archive", "DIR/archive", "add", "DIR/torn.icecore", "--repair", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let added: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(added["added"].as_array().map(Vec::len), Some(1));
+    let listed = json(path, "archive DIR/archive list");
+    assert_eq!(rows(&listed)[0]["samples"].as_u64().map(|samples| samples > 0), Some(true));
+    let (code, err) = answer(path, "archive DIR add DIR/open.icecore");
+    assert!(code == 2 && err.contains("is no archive, and has files already"), "{err}");
+    let (code, err) = answer(path, "archive DIR/nowhere list");
+    assert!(code == 2 && err.contains("add FILE"), "{err}");
+}
+
+#[test]
+fn damage_is_found_and_tables_are_mended() {
+    let dir = archived();
+    let path = dir.path();
+    let archive = path.join("archive");
+    let of = |part: &str, extension: &str| {
+        let listed = Folder::new(&archive).list(Path::new(part)).expect("listed");
+        let file = listed.iter().find(|file| file.name.extension().is_some_and(|it| it == extension));
+        archive.join(&file.expect("there are some").name)
+    };
+    let problems = || {
+        let found = json_of_failure(path, "archive DIR/archive verify --json");
+        found["problems"].as_array().expect("problems").len()
+    };
+    // Tables: one bit, one file.
+    let table = of("function", "parquet");
+    let mut bytes = fs::read(&table).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&table, &bytes).expect("written");
+    fs::remove_file(of("image", "parquet")).expect("removed");
+    assert_eq!(problems(), 2);
+    text(path, "archive DIR/archive reindex --all");
+    assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+    // A row in `recording` makes a recording listed.
+    fs::remove_file(of("recording", "parquet")).expect("removed");
+    assert_eq!(problems(), 1);
+    assert_eq!(rows(&json(path, "archive DIR/archive list")).len(), 23);
+    let mended = json(path, "archive DIR/archive reindex");
+    assert_eq!(mended["recordings"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+    // A recording.
+    let recording = of("recordings", "icecore");
+    let mut bytes = fs::read(&recording).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&recording, &bytes).expect("written");
+    assert_eq!(problems(), 1);
+    fs::remove_file(&recording).expect("removed");
+    assert_eq!(problems(), 1 + 6, "it is listed, and its six tables are of no recording");
+}
+
+fn json_of_failure(path: &Path, line: &str) -> Value {
+    let (code, out, err) = run_in(path, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(code, 1, "{err}");
+    serde_json::from_str(&out).expect("JSON")
+}
+
+/// Adds a recording with a folder in which the n-th step fails, and all after it, as if the process was killed there. Returns true if
+/// that was confirmed.
+fn add_with_failure(root: &Path, at: usize, bytes: &[u8], steps: &Arc<AtomicUsize>) -> bool {
+    let counted = Arc::clone(steps);
+    let watch = move |_: Step, _: &Path| match counted.fetch_add(1, Ordering::Relaxed) {
+        step if step >= at => Err(io::Error::other("killed")),
+        _ => Ok(()),
+    };
+    let partition = Partition { day: "2026-09-01".into(), service: "web".into() };
+    let folder = Folder::new(root).watched(Arc::new(watch));
+    let add = || -> Result<(), Box<dyn std::error::Error>> {
+        let archive = Archive::open_or_create(folder)?;
+        archive.store(&partition, "1c1c", |file| io::copy(&mut &*bytes, file).map(drop))?;
+        let source = tempfile::NamedTempFile::new()?;
+        fs::write(source.path(), bytes)?;
+        let recording = icecore_profile::Recording::open(source.path())?;
+        let search = icecore_profile::Search::default();
+        let filter = icecore_profile::recording::filter::Filter::default();
+        let patterns = icecore_profile::named::Patterns::default();
+        let apart = icecore_archive::rows::needs();
+        let loaded =
+            icecore_profile::Loaded::new(source.path(), &recording, filter, patterns, &search, apart);
+        let named = loaded.name(&search, None, &icecore_profile::watch::Unwatched);
+        let report = loaded.report(&named.located, named.names);
+        let mut pool = icecore_archive::Pool::default();
+        let sessions = icecore_archive::rows::of_sessions(&report, &mut pool);
+        let sessions = sessions.into_iter().map(|(_, rows)| (partition.clone(), rows)).collect();
+        archive.list("1c1c", sessions, &pool)?;
+        Ok(())
+    };
+    add().is_ok()
+}
+
+#[test]
+fn whatever_step_fails_nothing_is_half_there_and_nothing_that_was_confirmed_is_lost() {
+    let source = tempfile::NamedTempFile::new().expect("a file");
+    story().write(source.path(), true).expect("written");
+    let bytes = fs::read(source.path()).expect("read");
+    let whole = tempfile::tempdir().expect("a directory");
+    let steps = Arc::default();
+    assert!(add_with_failure(&whole.path().join("a"), usize::MAX, &bytes, &steps));
+    let (all, expected) = (steps.load(Ordering::Relaxed), files(&whole.path().join("a")));
+    // The mark, the recording and its tables (it has no counters), four steps each.
+    assert_eq!(all, 4 * 7);
+    for at in 0..all {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().join("a");
+        assert!(!add_with_failure(&root, at, &bytes, &Arc::default()), "step {at} fails");
+        // What has a name is whole.
+        for (name, found) in files(&root) {
+            let same = expected.iter().find(|(known, _)| *known == name).expect("a file of a whole archive");
+            assert!(same.1 == found, "step {at}: {}", name.display());
+        }
+        // What is listed is all there.
+        if let Ok(archive) = Archive::open(Folder::new(&root)) {
+            let index = archive.index(|_| true).expect("it can be read");
+            let is_whole = files(&root).len() == expected.len();
+            assert!(index.listed.is_empty() || is_whole, "step {at}");
+        }
+        // To add it again completes it.
+        assert!(add_with_failure(&root, usize::MAX, &bytes, &Arc::default()), "step {at}");
+        assert!(files(&root) == expected, "step {at}");
+    }
+}
+
+#[test]
+fn garbage_is_what_nobody_finishes_and_nothing_else() {
+    let dir = archived();
+    let root = dir.path().join("archive");
+    let before = files(&root);
+    let archive = Archive::open(Folder::new(&root)).expect("it is one");
+    fs::write(root.join(".tmp/young"), "being written").expect("written");
+    let now = std::time::SystemTime::now();
+    assert_eq!(archive.collect_garbage(now).expect("collected"), []);
+    assert_eq!(json(dir.path(), "archive DIR/archive gc")["files"], 0);
+    let later = now + GRACE + std::time::Duration::from_secs(60);
+    assert_eq!(archive.collect_garbage(later).expect("collected").len(), 1);
+    assert!(!root.join(".tmp/young").exists());
+    assert!(before == files(&root));
+}
