@@ -4,26 +4,28 @@
 //! icecore-archive                                              says that this is an archive, and of which version
 //! recordings/day=YYYY-MM-DD/service=NAME/UUID.icecore          compacted recordings with their names
 //! TABLE/day=YYYY-MM-DD/service=NAME/UUID.parquet               their rows
+//! TABLE/day=YYYY-MM-DD/service=NAME/merged-E-HASH.parquet      the rows of several (`merge`)
 //! .tmp/                                                        what is being written
 //! ```
 //!
 //! A recording is published before its rows, and of these the row in `recording` last. So whatever is listed is whole, and one that was not
 //! confirmed is not listed: to add it again, or `reindex`, completes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::dataset::{Error, Written, cause, write_tables};
+use crate::dataset::{Error, Written, cause, write_table, write_tables};
 use crate::folder::{Folder, Stored};
+use crate::merge::{self, Part, merged, settle};
 use crate::partition::Partition;
 use crate::pool::{Pool, Text};
-use crate::read::{Readable, read};
+use crate::read::{Readable, TableFile};
 use crate::rows::Rows;
-use crate::schema::RecordingRow;
-use crate::table::Row;
+use crate::schema::{CounterRow, FunctionRow, ImageRow, RecordingRow, SampleRow, StackRow};
+use crate::table::{Origin, Row, write};
 
 /// The file that says that a folder is an archive.
 const MARK: &str = "icecore-archive";
@@ -33,6 +35,32 @@ const MARK_TEXT: &str = "icecore archive 1\n";
 const RECORDINGS: &str = "recordings";
 /// What is older in `.tmp` was left there by a writer that is gone: none takes that long for a file.
 pub const GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// The rows that a table may have after merging: they lie in memory meanwhile, with 100 to 400 bytes each.
+pub const MAX_MERGED: u64 = 4_000_000;
+/// How often a folder is read again that others change meanwhile.
+const TRIES: u32 = 20;
+
+/// The names of all tables.
+pub const TABLES: [&str; 6] = [
+    RecordingRow::TABLE,
+    FunctionRow::TABLE,
+    StackRow::TABLE,
+    SampleRow::TABLE,
+    ImageRow::TABLE,
+    CounterRow::TABLE,
+];
+
+/// What was merged.
+#[derive(Debug, Default)]
+pub struct Compacted {
+    /// Files of tables before.
+    pub before: u64,
+    /// Files of tables after.
+    pub after: u64,
+    /// Folders that are left as they are, because they have too many rows.
+    pub left: BTreeSet<PathBuf>,
+}
 
 /// Why a folder is not used as an archive.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +180,7 @@ impl Archive {
         Ok(index)
     }
 
-    /// Reads a table, file by file.
+    /// Reads a table, partition by partition.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -162,29 +190,210 @@ impl Archive {
         pool: &mut Pool,
         mut take: impl FnMut(&Partition, Vec<R>),
     ) -> Result<(), Error> {
-        for file in self.files::<R>()? {
-            let Some(partition) = Partition::in_path(&file.name) else { continue };
-            if !is_wanted(&partition) {
-                continue;
-            }
-            let path = self.folder.path(&file.name);
-            let rows = match read::<R>(&path, pool).map_err(cause) {
-                // A neighbour removed it after it was listed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                rows => rows.map_err(|source| Error::Read { path, source })?,
-            };
-            take(&partition, rows);
+        let partitions: BTreeSet<Partition> = self.partitions(R::TABLE)?.into_keys().collect();
+        for partition in partitions.into_iter().filter(is_wanted) {
+            take(&partition, self.rows::<R>(&partition, pool)?);
         }
         Ok(())
     }
 
-    fn files<R: Row>(&self) -> Result<Vec<Stored>, Error> {
-        self.listed_files(R::TABLE)
+    /// Reads the rows of a table in one partition.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn rows<R: Readable>(&self, partition: &Partition, pool: &mut Pool) -> Result<Vec<R>, Error> {
+        let mut tries = 0;
+        loop {
+            let (live, _) = settle(self.parts(R::TABLE, partition)?);
+            match merge::read(&self.folder, &live, pool) {
+                // A neighbour merged it with others after it was listed.
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
+                read => return read.map_err(|(file, source)| self.read_error(&file.name, source)),
+            }
+        }
     }
 
-    fn listed_files(&self, part: &str) -> Result<Vec<Stored>, Error> {
-        let read = |source| Error::Read { path: self.folder.path(Path::new(part)), source };
-        self.folder.list(Path::new(part)).map_err(read)
+    /// Finds the files of a table in one partition that are not, byte by byte, what this version writes of the rows in them: Parquet has no
+    /// checksum of a whole file. Files that another version wrote are left out.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn scrub<R: Readable>(&self, partition: &Partition) -> Result<Vec<PathBuf>, Error> {
+        let mut wrong = Vec::new();
+        for part in settle(self.parts(R::TABLE, partition)?).0 {
+            let path = self.folder.path(&part.file.name);
+            let is_same = || -> io::Result<bool> {
+                let mut pool = Pool::default();
+                let file = TableFile::open(R::TABLE, &path).map_err(cause)?;
+                if !file.is_ours() {
+                    return Ok(true);
+                }
+                let mut rows = file.read::<R>(&mut pool).map_err(cause)?;
+                let origin = Origin { recordings: file.recordings, epoch: file.epoch };
+                let mut again = Vec::new();
+                write(&mut rows, &pool, &origin, &mut again).map_err(cause)?;
+                Ok(fs::read(&path)? == again)
+            };
+            match is_same() {
+                Ok(true) => {}
+                Ok(false) => wrong.push(path),
+                // A neighbour merged it with others.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::Read { path, source }),
+            }
+        }
+        Ok(wrong)
+    }
+
+    fn read_error(&self, name: &Path, source: io::Error) -> Error {
+        Error::Read { path: self.folder.path(name), source }
+    }
+
+    /// Lists the files of a table in one partition.
+    fn parts(&self, table: &str, partition: &Partition) -> Result<Vec<Part>, Error> {
+        let mut tries = 0;
+        loop {
+            let part = |file: Stored| {
+                let name = file.name.clone();
+                Part::new(&self.folder, table, file).map_err(|error| (name, error))
+            };
+            let listed = self.listed_files(&partition.folder(table))?;
+            match listed.into_iter().map(part).collect() {
+                Err((_, error)) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
+                parts => return parts.map_err(|(name, source)| self.read_error(&name, source)),
+            }
+        }
+    }
+
+    /// Lists the files of a table by partition.
+    fn partitions(&self, table: &str) -> Result<BTreeMap<Partition, Vec<Stored>>, Error> {
+        let mut partitions: BTreeMap<Partition, Vec<Stored>> = BTreeMap::new();
+        for file in self.listed_files(Path::new(table))? {
+            if let Some(partition) = Partition::in_path(&file.name) {
+                partitions.entry(partition).or_default().push(file);
+            }
+        }
+        Ok(partitions)
+    }
+
+    /// Merges the files of every day and service into one of each table, and removes those that do not count. Returns how many files there
+    /// were and are, and the partitions that are left as they are because a table has more than [`MAX_MERGED`] rows.
+    ///
+    /// # Errors
+    /// If a file cannot be read, written or removed. Nothing is lost then.
+    pub fn compact(&self) -> Result<Compacted, Error> {
+        let mut done = Compacted::default();
+        self.compact_table::<SampleRow>(&mut done)?;
+        self.compact_table::<StackRow>(&mut done)?;
+        self.compact_table::<FunctionRow>(&mut done)?;
+        self.compact_table::<ImageRow>(&mut done)?;
+        self.compact_table::<CounterRow>(&mut done)?;
+        self.compact_table::<RecordingRow>(&mut done)?;
+        Ok(done)
+    }
+
+    fn compact_table<R: Readable>(&self, done: &mut Compacted) -> Result<(), Error> {
+        for partition in self.partitions(R::TABLE)?.into_keys() {
+            let parts = self.parts(R::TABLE, &partition)?;
+            done.before += parts.len() as u64;
+            let (live, covered) = settle(parts);
+            let mut removed = covered;
+            if live.len() > 1 {
+                if self.count_rows(R::TABLE, &live)? > MAX_MERGED {
+                    done.left.insert(partition.folder(R::TABLE));
+                } else {
+                    let mut pool = Pool::default();
+                    let read = merge::read::<R>(&self.folder, &live, &mut pool);
+                    let mut rows = match read {
+                        // A neighbour merges the same files.
+                        Err((_, error)) if error.kind() == io::ErrorKind::NotFound => continue,
+                        read => read.map_err(|(file, source)| self.read_error(&file.name, source))?,
+                    };
+                    R::without_doubles(&mut rows);
+                    let epoch = live.iter().map(|part| part.epoch).max().unwrap_or(0);
+                    let recordings = live.iter().flat_map(|part| part.recordings.iter().cloned());
+                    let (name, origin) = merged(recordings, epoch);
+                    write_table(
+                        (&self.folder, &partition, &name, (&pool, &origin)),
+                        &mut rows,
+                        &mut Vec::new(),
+                    )?;
+                    removed.extend(live);
+                    done.after += 1;
+                }
+            } else {
+                done.after += live.len() as u64;
+            }
+            self.remove_parts(&removed)?;
+        }
+        Ok(())
+    }
+
+    fn count_rows(&self, table: &str, live: &[Part]) -> Result<u64, Error> {
+        let rows = |part: &Part| {
+            let file = TableFile::open(table, &self.folder.path(&part.file.name)).map_err(cause);
+            match file {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+                file => {
+                    file.map(|file| file.rows()).map_err(|source| self.read_error(&part.file.name, source))
+                }
+            }
+        };
+        live.iter().map(rows).sum()
+    }
+
+    fn remove_parts(&self, parts: &[Part]) -> Result<(), Error> {
+        parts.iter().try_for_each(|part| self.remove(&part.file.name))
+    }
+
+    fn remove(&self, name: &Path) -> Result<(), Error> {
+        self.folder.remove(name).map_err(|source| Error::Write { path: self.folder.path(name), source })
+    }
+
+    /// Writes the tables of a partition anew: `rows` are those of all its recordings, whose UUIDs follow. What has other recordings stays.
+    ///
+    /// # Errors
+    /// If a file cannot be written or removed.
+    pub fn rewrite(
+        &self,
+        partition: &Partition,
+        rows: Rows,
+        recordings: &BTreeSet<String>,
+        pool: &Pool,
+    ) -> Result<(), Error> {
+        let (mut old, mut epoch) = (Vec::new(), 0);
+        for table in TABLES {
+            for file in self.listed_files(&partition.folder(table))? {
+                match Part::new(&self.folder, table, file.clone()) {
+                    Ok(part) => {
+                        epoch = part.epoch.max(epoch);
+                        if part.recordings.iter().all(|uuid| recordings.contains(uuid)) {
+                            old.push(file.name);
+                        }
+                    }
+                    // What cannot be read counts for nothing.
+                    Err(_) => old.push(file.name),
+                }
+            }
+        }
+        let (name, origin) = merged(recordings.iter().cloned(), epoch + 1);
+        write_tables(&self.folder, partition, &name, rows, (pool, &origin))?;
+        old.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// Lists the files of a part of the archive. A listing that changes meanwhile may lack both a file that was merged and the one into which
+    /// it went; two equal ones lack nothing.
+    fn listed_files(&self, part: &Path) -> Result<Vec<Stored>, Error> {
+        let list = || self.folder.list(part).map_err(|source| self.read_error(part, source));
+        let mut listed = list()?;
+        for _ in 0..TRIES {
+            let again = list()?;
+            if listed == again {
+                break;
+            }
+            listed = again;
+        }
+        Ok(listed)
     }
 
     /// Lists the files of the recordings, by UUID.
@@ -192,16 +401,10 @@ impl Archive {
     /// # Errors
     /// If the folder cannot be read.
     pub fn recordings(&self) -> Result<BTreeMap<String, Stored>, Error> {
-        let files = self.listed_files(RECORDINGS)?.into_iter();
+        let files = self.listed_files(Path::new(RECORDINGS))?.into_iter();
         let uuid =
             |file: &Stored| Some(file.name.file_name()?.to_str()?.strip_suffix(".icecore")?.to_owned());
         Ok(files.filter_map(|file| Some((uuid(&file)?, file))).collect())
-    }
-
-    /// Returns true if a recording and its rows are there.
-    pub fn has(&self, partition: &Partition, uuid: &str) -> bool {
-        let rows = partition.folder(RecordingRow::TABLE).join(format!("{uuid}.parquet"));
-        self.folder.path(&rows).exists() && self.folder.path(&recording(partition, uuid)).exists()
     }
 
     /// Stores a recording; returns its path. If it is there already, that one stays, and `fill` is not called.
@@ -236,12 +439,15 @@ impl Archive {
         for (partition, rows) in sessions {
             by_partition.entry(partition).or_default().append(rows);
         }
-        let write = |(partition, rows)| write_tables(&self.folder, &partition, uuid, rows, pool);
+        let write = |(partition, rows)| {
+            write_tables(&self.folder, &partition, uuid, rows, (pool, &Origin::default()))
+        };
         let written: Result<Vec<_>, _> = by_partition.into_iter().map(write).collect();
         Ok(written?.into_iter().flatten().collect())
     }
 
-    /// Removes what writers that are gone have left; returns it. What is younger than [`GRACE`] may be a file that is being written.
+    /// Removes what writers that are gone have left, and files of tables that were merged into others; returns it. In `.tmp`, what is
+    /// younger than [`GRACE`] may be a file that is being written.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -250,11 +456,14 @@ impl Archive {
         let unfinished =
             self.folder.unfinished().map_err(|source| Error::Read { path: temporary(), source })?;
         let is_old = |file: &Stored| now.duration_since(file.modified).is_ok_and(|age| age > GRACE);
-        let old: Vec<Stored> = unfinished.into_iter().filter(is_old).collect();
-        for file in &old {
-            let path = self.folder.path(&file.name);
-            self.folder.remove(&file.name).map_err(|source| Error::Write { path, source })?;
+        let mut old: Vec<Stored> = unfinished.into_iter().filter(is_old).collect();
+        for table in TABLES {
+            for partition in self.partitions(table)?.into_keys() {
+                let (_, covered) = settle(self.parts(table, &partition)?);
+                old.extend(covered.into_iter().map(|part| part.file));
+            }
         }
+        old.iter().try_for_each(|file| self.remove(&file.name))?;
         Ok(old)
     }
 }

@@ -1,6 +1,6 @@
 //! Tables of many recordings as files in folders: `TABLE/day=YYYY-MM-DD/service=NAME/FILE.parquet`.
 //!
-//! Rows wait in memory until [`Dataset::finish`], or until those of a day and a service are many; then they become one file of each table.
+//! Rows wait in memory until [`Dataset::finish`], or until they are many; then those of a day and a service become one file of each table.
 //! Its name follows from the sessions in it, so that to write the same recordings again replaces files by equal ones.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,10 @@ use crate::id::Id;
 use crate::partition::Partition;
 use crate::pool::Pool;
 use crate::rows::Rows;
-use crate::table::{Row, write};
+use crate::schema::StackRow;
+use crate::table::{Origin, Row, write};
 
-/// The samples of a day and a service that wait for being written, at most: beyond them memory would grow by about 150 bytes each.
+/// The samples that wait for being written, of all days and services, at most: beyond them memory would grow by about 150 bytes each.
 const MAX_SAMPLES: usize = 2_000_000;
 
 /// Why tables were not written or read.
@@ -79,13 +80,17 @@ impl Dataset {
     /// # Errors
     /// If rows that waited must be written, and cannot.
     pub fn add(&mut self, partition: Partition, rows: Rows) -> Result<(), Error> {
-        let waiting = self.waiting.entry(partition.clone()).or_default();
-        waiting.append(rows);
-        if waiting.samples.len() > MAX_SAMPLES {
-            let rows = self.waiting.remove(&partition).unwrap_or_default();
-            self.store(&partition, rows)?;
+        self.waiting.entry(partition).or_default().append(rows);
+        if self.waiting.values().map(|rows| rows.samples.len()).sum::<usize>() > MAX_SAMPLES {
+            self.store_all()?;
         }
         Ok(())
+    }
+
+    fn store_all(&mut self) -> Result<(), Error> {
+        std::mem::take(&mut self.waiting)
+            .into_iter()
+            .try_for_each(|(partition, rows)| self.store(&partition, rows))
     }
 
     /// Writes what waits; returns all files that were written.
@@ -93,15 +98,19 @@ impl Dataset {
     /// # Errors
     /// If a file cannot be written. Those that were are whole.
     pub fn finish(mut self) -> Result<Vec<Written>, Error> {
-        for (partition, rows) in std::mem::take(&mut self.waiting) {
-            self.store(&partition, rows)?;
-        }
+        self.store_all()?;
         Ok(self.written)
     }
 
     fn store(&mut self, partition: &Partition, rows: Rows) -> Result<(), Error> {
         let name = name(&rows);
-        self.written.append(&mut write_tables(&self.folder, partition, &name, rows, &self.pool)?);
+        self.written.append(&mut write_tables(
+            &self.folder,
+            partition,
+            &name,
+            rows,
+            (&self.pool, &Origin::default()),
+        )?);
         Ok(())
     }
 }
@@ -115,13 +124,11 @@ pub fn write_tables(
     partition: &Partition,
     name: &str,
     mut rows: Rows,
-    pool: &Pool,
+    (pool, origin): (&Pool, &Origin),
 ) -> Result<Vec<Written>, Error> {
-    // What several sessions have is one row.
-    rows.stacks.sort_unstable_by_key(|row| row.stack);
-    rows.stacks.dedup_by_key(|row| row.stack);
+    StackRow::without_doubles(&mut rows.stacks);
     let mut written = Vec::new();
-    let to = (folder, partition, name, pool);
+    let to = (folder, partition, name, (pool, origin));
     write_table(to, &mut rows.samples, &mut written)?;
     write_table(to, &mut rows.stacks, &mut written)?;
     write_table(to, &mut rows.functions, &mut written)?;
@@ -131,8 +138,8 @@ pub fn write_tables(
     Ok(written)
 }
 
-fn write_table<R: Row>(
-    (folder, partition, name, pool): (&Folder, &Partition, &str, &Pool),
+pub(crate) fn write_table<R: Row>(
+    (folder, partition, name, (pool, origin)): (&Folder, &Partition, &str, (&Pool, &Origin)),
     rows: &mut [R],
     written: &mut Vec<Written>,
 ) -> Result<(), Error> {
@@ -142,7 +149,7 @@ fn write_table<R: Row>(
     let name = partition.folder(R::TABLE).join(format!("{name}.parquet"));
     let path = folder.path(&name);
     let filled = folder.publish(&name, true, |file| {
-        write(rows, pool, io::BufWriter::new(&mut *file)).map_err(cause)?;
+        write(rows, pool, origin, io::BufWriter::new(&mut *file)).map_err(cause)?;
         Ok(file.metadata()?.len())
     });
     let bytes = filled.map_err(|source| Error::Write { path: path.clone(), source })?.unwrap_or(0);

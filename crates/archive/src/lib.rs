@@ -13,6 +13,7 @@
 //! | [`rows`] | the rows of a recording |
 //! | [`folder`] | files that appear whole or not at all |
 //! | [`dataset`] | tables of many recordings, as files in folders |
+//! | [`merge`] | which files of a table count |
 //! | [`archive`] | recordings and their tables in one folder |
 //! | [`select`] | selections of sessions |
 //!
@@ -23,6 +24,7 @@ pub mod column;
 pub mod dataset;
 pub mod folder;
 mod id;
+pub mod merge;
 pub mod partition;
 mod pool;
 pub mod read;

@@ -7,8 +7,9 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row as Record, RowAccessor};
 
+use crate::id::Id;
 use crate::pool::{Pool, Text};
-use crate::table::{Row, SCHEMA, VERSION};
+use crate::table::{CREATED_BY, EPOCH, RECORDINGS, Row, SCHEMA, VERSION};
 
 /// The values of a row, in the order of its columns.
 pub struct Fields<'a> {
@@ -101,10 +102,26 @@ impl Fields<'_> {
         };
         self.record.get_map(at)?.entries().iter().map(texts).collect()
     }
+
+    /// The elements of a list.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn list<T>(&mut self, read: impl Fn(&mut Fields<'_>) -> Result<T>) -> Result<Vec<T>> {
+        let at = self.step();
+        let element = |field: &Field| match field {
+            Field::Group(record) => read(&mut Fields { record, pool: self.pool, next: 0 }),
+            _ => Err(ParquetError::General("it is a list of something else than groups".to_owned())),
+        };
+        self.record.get_list(at)?.elements().iter().map(element).collect()
+    }
 }
 
 /// A row that can be read back.
-pub trait Readable: Row {
+pub trait Readable: Row + PartialEq {
+    /// The session to which it belongs; `None` if it may belong to several.
+    fn recording(&self) -> Option<Id>;
+
     /// Reads a row.
     ///
     /// # Errors
@@ -112,18 +129,52 @@ pub trait Readable: Row {
     fn read(fields: &mut Fields<'_>) -> Result<Self>;
 }
 
-/// Reads all rows of a file.
-///
-/// # Errors
-/// If the file cannot be read, or holds another table or one of another version.
-pub fn read<R: Readable>(path: &Path, pool: &mut Pool) -> Result<Vec<R>> {
-    let file = SerializedFileReader::new(File::open(path)?)?;
-    let of_file = file.metadata().file_metadata();
-    let version = of_file.key_value_metadata().into_iter().flatten().find(|pair| pair.key == VERSION);
-    let version = version.and_then(|pair| pair.value.clone());
-    if of_file.schema().name() != R::TABLE || version != Some(SCHEMA.to_string()) {
-        return Err(ParquetError::General(format!("it holds no table `{}` of version {SCHEMA}", R::TABLE)));
+/// A file of a table.
+pub struct TableFile {
+    file: SerializedFileReader<File>,
+    /// The UUIDs of the recordings in a file that holds several; empty if it does not say.
+    pub recordings: Vec<String>,
+    /// How often its rows were written anew.
+    pub epoch: u32,
+}
+
+impl TableFile {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds another table or one of another version.
+    pub fn open(table: &str, path: &Path) -> Result<Self> {
+        let file = SerializedFileReader::new(File::open(path)?)?;
+        let of_file = file.metadata().file_metadata();
+        let value = |key: &str| {
+            let pair = of_file.key_value_metadata()?.iter().find(|pair| pair.key == key);
+            pair.and_then(|pair| pair.value.clone())
+        };
+        if of_file.schema().name() != table || value(VERSION) != Some(SCHEMA.to_string()) {
+            return Err(ParquetError::General(format!("it holds no table `{table}` of version {SCHEMA}")));
+        }
+        let recordings = value(RECORDINGS).unwrap_or_default();
+        let recordings = recordings.split(',').filter(|uuid| !uuid.is_empty()).map(str::to_owned).collect();
+        let epoch = value(EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok(Self { file, recordings, epoch })
     }
-    let row = |record: Result<Record>| R::read(&mut Fields { record: &record?, pool, next: 0 });
-    file.get_row_iter(None)?.map(row).collect()
+
+    /// Returns true if this version wrote it.
+    pub fn is_ours(&self) -> bool {
+        self.file.metadata().file_metadata().created_by() == Some(CREATED_BY)
+    }
+
+    /// The number of its rows.
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// Reads all rows.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn read<R: Readable>(&self, pool: &mut Pool) -> Result<Vec<R>> {
+        let row = |record: Result<Record>| R::read(&mut Fields { record: &record?, pool, next: 0 });
+        self.file.get_row_iter(None)?.map(row).collect()
+    }
 }

@@ -55,10 +55,10 @@ pub fn needs() -> Apart {
 }
 
 /// Makes the rows of each session of a recording, beside its partition. The report counts [`needs`] apart, and has no filter but that of all
-/// events.
-pub fn of_sessions(report: &Report<'_>, pool: &mut Pool) -> Vec<(Partition, Rows)> {
+/// events. `quality` is that of the file, as `summary` has it: of its usual events.
+pub fn of_sessions(report: &Report<'_>, quality: &Quality, pool: &mut Pool) -> Vec<(Partition, Rows)> {
     let mut maker = Maker::new(report, pool);
-    let mut sessions = maker.recordings();
+    let mut sessions = maker.recordings(quality);
     let ids = maker.stacks(&mut sessions);
     maker.functions(&mut sessions);
     maker.images(&mut sessions);
@@ -144,9 +144,8 @@ impl<'a, 'p> Maker<'a, 'p> {
         unix_us(&self.report.loaded.tables.parts, time_ns)
     }
 
-    fn recordings(&mut self) -> Vec<Rows> {
+    fn recordings(&mut self, quality: &Quality) -> Vec<Rows> {
         let loaded = self.report.loaded;
-        let quality = Quality::new(self.report);
         let shares = Shares {
             lost: Some(quality.lost.share),
             rooted: quality.rooted_share,
@@ -215,7 +214,7 @@ impl<'a, 'p> Maker<'a, 'p> {
                 let frames: Vec<FrameItem> =
                     profile.walk(stack).map(|stack| self.frame(stack.frame, part)).collect();
                 let id = self.stack_id(stack, &frames, &mut ids);
-                rows.stacks.push(stack_row(id, frames));
+                rows.stacks.push(StackRow::of(id, frames));
             }
             of_parts.push(ids);
         }
@@ -412,27 +411,6 @@ impl<'a, 'p> Maker<'a, 'p> {
 
 fn frame_type(side: Side) -> &'static str {
     if side == Side::User { "native" } else { "kernel" }
-}
-
-/// Makes the row of a stack of these frames, innermost first.
-fn stack_row(stack: Id, frames: Vec<FrameItem>) -> StackRow {
-    let outermost = frames.len().saturating_sub(1);
-    // What lies outermost was inlined into nothing that is known.
-    let is_part = |(position, frame): (usize, &FrameItem)| frame.inlined && position < outermost;
-    let mut functions: Vec<(Code, bool)> = Vec::new();
-    let mut positions: Map<Code, usize> = Map::default();
-    for (position, frame) in frames.iter().enumerate() {
-        let inlined = is_part((position, frame));
-        match positions.get(&frame.code) {
-            Some(known) => functions[*known].1 &= inlined,
-            None => {
-                positions.insert(frame.code, functions.len());
-                functions.push((frame.code, inlined));
-            }
-        }
-    }
-    let leaf = frames.iter().enumerate().find(|it| !is_part(*it)).map(|(_, frame)| frame.code);
-    StackRow { stack, leaf, frames, functions }
 }
 
 /// The weight and the number of samples.

@@ -1,8 +1,9 @@
 //! The six tables: what a row is, and its columns. docs/FLEET.md explains them to those who query them.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
-use parquet::errors::Result;
+use parquet::errors::{ParquetError, Result};
 
 use crate::column::{Column, boolean, int, list, map, maybe_float, maybe_int, maybe_text, text, time};
 use crate::id::Id;
@@ -11,7 +12,7 @@ use crate::read::{Fields, Readable};
 use crate::table::{GROUP, Row};
 
 /// One session of a recording: what was recorded, and how good it is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RecordingRow {
     /// The session: a hash of the identity of the file and of the position of the session in it.
     pub recording: Id,
@@ -48,7 +49,7 @@ pub struct RecordingRow {
 }
 
 /// How good stacks and names are, 0 to 1; `None` where nothing says it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Shares {
     /// Samples that were lost, of all.
     pub lost: Option<f64>,
@@ -101,6 +102,10 @@ impl Row for RecordingRow {
 }
 
 impl Readable for RecordingRow {
+    fn recording(&self) -> Option<Id> {
+        Some(self.recording)
+    }
+
     fn read(fields: &mut Fields<'_>) -> Result<Self> {
         Ok(Self {
             recording: Id::read(fields.int()?),
@@ -154,7 +159,7 @@ impl Code {
 }
 
 /// What hit a function in one session by one event: the rows of `top`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FunctionRow {
     /// The session.
     pub recording: Id,
@@ -199,6 +204,10 @@ impl Row for FunctionRow {
 }
 
 impl Readable for FunctionRow {
+    fn recording(&self) -> Option<Id> {
+        Some(self.recording)
+    }
+
     fn read(fields: &mut Fields<'_>) -> Result<Self> {
         let recording = Id::read(fields.int()?);
         let event = (fields.text()?, fields.text()?);
@@ -229,7 +238,7 @@ pub struct FrameItem {
 }
 
 /// A distinct stack.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StackRow {
     /// A hash of its frames.
     pub stack: Id,
@@ -239,6 +248,29 @@ pub struct StackRow {
     pub frames: Vec<FrameItem>,
     /// Its functions, each once, the innermost first; true: it is there only as an inlined one.
     pub functions: Vec<(Code, bool)>,
+}
+
+impl StackRow {
+    /// Makes the row of a stack of these frames, innermost first.
+    pub fn of(stack: Id, frames: Vec<FrameItem>) -> Self {
+        let outermost = frames.len().saturating_sub(1);
+        // What lies outermost was inlined into nothing that is known.
+        let is_part = |(position, frame): (usize, &FrameItem)| frame.inlined && position < outermost;
+        let mut functions: Vec<(Code, bool)> = Vec::new();
+        let mut positions: HashMap<Code, usize> = HashMap::new();
+        for (position, frame) in frames.iter().enumerate() {
+            let inlined = is_part((position, frame));
+            match positions.get(&frame.code) {
+                Some(known) => functions[*known].1 &= inlined,
+                None => {
+                    positions.insert(frame.code, functions.len());
+                    functions.push((frame.code, inlined));
+                }
+            }
+        }
+        let leaf = frames.iter().enumerate().find(|it| !is_part(*it)).map(|(_, frame)| frame.code);
+        Self { stack, leaf, frames, functions }
+    }
 }
 
 impl Row for StackRow {
@@ -283,10 +315,49 @@ impl Row for StackRow {
     fn order(&self, other: &Self, _: &Pool) -> Ordering {
         self.stack.cmp(&other.stack)
     }
+
+    fn without_doubles(rows: &mut Vec<Self>) {
+        rows.sort_unstable_by_key(|row| row.stack);
+        rows.dedup_by_key(|row| row.stack);
+    }
+}
+
+impl Readable for StackRow {
+    fn recording(&self) -> Option<Id> {
+        None
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        let (stack, _depth) = (Id::read(fields.int()?), fields.int()?);
+        let (_leaf_function, _leaf_image) = (fields.maybe_text()?, fields.maybe_text()?);
+        let functions = fields.list(|fields| {
+            let (function, image, build_id) = (fields.text()?, fields.maybe_text()?, fields.maybe_text()?);
+            Ok((function, image, build_id, fields.boolean()?))
+        })?;
+        let frames = fields.list(|fields| {
+            let code = Code {
+                function: fields.text()?,
+                image: fields.maybe_text()?,
+                build_id: fields.maybe_text()?,
+                frame_type: fields.text()?,
+            };
+            let source = (fields.maybe_text()?, fields.maybe_int()?);
+            Ok(FrameItem { code, source, inlined: fields.boolean()?, guessed: fields.boolean()? })
+        })?;
+        let row = Self::of(stack, frames);
+        let told =
+            row.functions.iter().map(|(code, inlined)| (code.function, code.image, code.build_id, *inlined));
+        if !told.eq(functions) {
+            return Err(ParquetError::General(
+                "the functions of a stack are not those of its frames".to_owned(),
+            ));
+        }
+        Ok(row)
+    }
 }
 
 /// A sample.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SampleRow {
     /// The session.
     pub recording: Id,
@@ -346,8 +417,32 @@ impl Row for SampleRow {
     }
 }
 
+impl Readable for SampleRow {
+    fn recording(&self) -> Option<Id> {
+        Some(self.recording)
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        Ok(Self {
+            recording: Id::read(fields.int()?),
+            time_us: fields.time()?,
+            event: fields.text()?,
+            ids: (fields.int()?, fields.int()?),
+            names: (fields.text()?, fields.text()?),
+            cgroup: fields.maybe_text()?,
+            cpu: fields.int()?,
+            weight: fields.int()?,
+            wait: fields.maybe_text()?,
+            stack: Id::read(fields.int()?),
+            frame_type: fields.text()?,
+            rooted: fields.boolean()?,
+            end: fields.text()?,
+        })
+    }
+}
+
 /// A file that was mapped, and what hit it by one event.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ImageRow {
     /// The session.
     pub recording: Id,
@@ -398,6 +493,10 @@ impl Row for ImageRow {
 }
 
 impl Readable for ImageRow {
+    fn recording(&self) -> Option<Id> {
+        Some(self.recording)
+    }
+
     fn read(fields: &mut Fields<'_>) -> Result<Self> {
         let (recording, image, build_id) = (Id::read(fields.int()?), fields.text()?, fields.maybe_text()?);
         let event = (fields.maybe_text()?, fields.maybe_text()?);
@@ -410,7 +509,7 @@ impl Readable for ImageRow {
 }
 
 /// A reading of a counter of the machine, a process or a cgroup.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CounterRow {
     /// The session.
     pub recording: Id,
@@ -454,5 +553,24 @@ impl Row for CounterRow {
             (pool.bytes(it.counter.0), it.time_us, it.recording, pool.bytes(it.owner), it.pid, name)
         };
         key(self).cmp(&key(other))
+    }
+}
+
+impl Readable for CounterRow {
+    fn recording(&self) -> Option<Id> {
+        Some(self.recording)
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        Ok(Self {
+            recording: Id::read(fields.int()?),
+            counter: (fields.text()?, fields.text()?),
+            growth: fields.text()?,
+            time_us: fields.time()?,
+            owner: fields.text()?,
+            pid: fields.maybe_int()?,
+            name: fields.maybe_text()?,
+            value: fields.int()?,
+        })
     }
 }

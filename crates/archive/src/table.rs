@@ -19,6 +19,23 @@ pub const SCHEMA: u32 = 1;
 /// The name of the version in the metadata of a file.
 pub(crate) const VERSION: &str = "icecore.schema";
 
+/// The UUIDs of the recordings in a file that holds several, likewise; with commas between them.
+pub(crate) const RECORDINGS: &str = "icecore.recordings";
+/// How often the rows of a file were written anew, likewise.
+pub(crate) const EPOCH: &str = "icecore.epoch";
+
+/// The writer, as files name it.
+pub(crate) const CREATED_BY: &str = concat!("icecore ", env!("CARGO_PKG_VERSION"));
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The UUIDs of the recordings in it, if it holds those of several files.
+    pub recordings: Vec<String>,
+    /// How often its rows were written anew.
+    pub epoch: u32,
+}
+
 /// The rows of a group of most tables: with so many, one function is found in the least time.
 pub(crate) const GROUP: usize = 122_880;
 
@@ -36,6 +53,9 @@ pub trait Row: Sized + Send + Sync + 'static {
 
     /// Compares rows as files order them.
     fn order(&self, other: &Self, pool: &Pool) -> Ordering;
+
+    /// Removes rows that several sessions have in common.
+    fn without_doubles(_: &mut Vec<Self>) {}
 }
 
 /// Returns the schema of a table.
@@ -52,7 +72,7 @@ pub fn schema<R: Row>() -> Result<TypePtr> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write<R: Row>(rows: &mut [R], pool: &Pool, out: impl Write + Send) -> Result<()> {
+pub fn write<R: Row>(rows: &mut [R], pool: &Pool, origin: &Origin, out: impl Write + Send) -> Result<()> {
     rows.sort_by(|a, b| a.order(b, pool));
     let columns = R::columns();
     let position = |name: &str| columns.iter().position(|column| column.name() == name);
@@ -62,10 +82,15 @@ pub fn write<R: Row>(rows: &mut [R], pool: &Pool, out: impl Write + Send) -> Res
         descending: false,
         nulls_first: false,
     });
+    let mut said = vec![KeyValue::new(VERSION.to_owned(), SCHEMA.to_string())];
+    if !origin.recordings.is_empty() {
+        said.push(KeyValue::new(RECORDINGS.to_owned(), origin.recordings.join(",")));
+        said.push(KeyValue::new(EPOCH.to_owned(), origin.epoch.to_string()));
+    }
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_created_by(concat!("icecore ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_key_value_metadata(Some(vec![KeyValue::new(VERSION.to_owned(), SCHEMA.to_string())]))
+        .set_created_by(CREATED_BY.to_owned())
+        .set_key_value_metadata(Some(said))
         .set_sorting_columns(Some(sorting.collect()))
         .build();
     let mut file = SerializedFileWriter::new(out, schema::<R>()?, Arc::new(properties))?;

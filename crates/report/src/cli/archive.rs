@@ -65,6 +65,8 @@ pub enum Action {
     Verify(Verify),
     /// Write the tables of recordings anew
     Reindex(Reindex),
+    /// Merge the files of tables of each day and service: queries are faster, and room is saved
+    Compact,
     /// Remove what interrupted writers have left
     Gc,
     /// A view of selected recordings

@@ -11,9 +11,12 @@ use serde::Serialize;
 use super::{Streams, emit, lookup, screen};
 use crate::cli::{Global, Parquet, Which};
 use crate::input;
+use icecore_analysis::quality::Quality;
 use icecore_profile::named::Patterns;
-use icecore_profile::named::pipeline::{Loaded, Report};
+use icecore_profile::named::pipeline::{Loaded, Named, Report};
+use icecore_profile::recording::events::EventChoice;
 use icecore_profile::recording::filter::Filter;
+use icecore_profile::stacks::hits::Apart;
 use icecore_profile::watch::Unwatched;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
@@ -102,11 +105,23 @@ pub(super) fn sessions(
     servers: Option<&debuginfod::Settings>,
     pool: &mut Pool,
 ) -> (Sessions, u64) {
-    let filter = Filter { skips_idle: true, ..Which::default().filter() };
-    let loaded = Loaded::new(path, recording, filter, Patterns::default(), search, rows::needs());
-    let named = loaded.name(search, servers, &Unwatched);
-    let report = Report { located: Some(&named.located), ..loaded.report(&named.located, named.names) };
-    (rows::of_sessions(&report, pool), loaded.tables.damage.len() as u64)
+    let load = |events, apart| {
+        let filter = Filter { events, skips_idle: true, ..Which::default().filter() };
+        Loaded::new(path, recording, filter, Patterns::default(), search, apart)
+    };
+    let name = |loaded: &Loaded<'_>| loaded.name(search, servers, &Unwatched);
+    let loaded = load(EventChoice::All, rows::needs());
+    let Named { located, names, .. } = name(&loaded);
+    let report = Report { located: Some(&located), ..loaded.report(&located, names) };
+    let events = loaded.tables.parts.events();
+    let quality = if EventChoice::Usual.among(events).of(events).count() == events.len() {
+        Quality::new(&report)
+    } else {
+        let usual = load(EventChoice::Usual, Apart::default());
+        let Named { located, names, .. } = name(&usual);
+        Quality::new(&Report { located: Some(&located), ..usual.report(&located, names) })
+    };
+    (rows::of_sessions(&report, &quality, pool), loaded.tables.damage.len() as u64)
 }
 
 impl Tables {

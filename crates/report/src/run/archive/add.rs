@@ -1,5 +1,6 @@
 //! `archive add` and `archive get`: recordings into the archive, and out of it.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::super::parquet::sessions;
+use super::super::parquet::{Sessions, sessions};
 use super::super::{Streams, emit, lookup, screen};
 use super::Found;
 use crate::base::output;
@@ -60,6 +61,8 @@ struct Adding<'a> {
     search: &'a Search,
     servers: Option<&'a debuginfod::Settings>,
     redaction: &'a Redaction,
+    /// The UUIDs of what was listed when this began.
+    listed: HashSet<String>,
 }
 
 /// Adds recordings.
@@ -87,6 +90,7 @@ pub(super) fn add(
         search: &search,
         servers: servers.as_ref(),
         redaction: &redaction,
+        listed: listed(&archive)?,
     };
     for file in &files {
         match adding.add(file) {
@@ -104,6 +108,12 @@ pub(super) fn add(
         bail!("cannot add {failed} of {}", things(files.len() as u64, "recording"));
     }
     Ok(0)
+}
+
+/// Lists the UUIDs of what an archive lists.
+pub(super) fn listed(archive: &Archive) -> anyhow::Result<HashSet<String>> {
+    let index = archive.index(|_| true)?;
+    Ok(index.listed.iter().map(|listed| index.text(listed.row.uuid).to_owned()).collect())
 }
 
 /// Replaces folders by the recordings below them.
@@ -136,10 +146,7 @@ impl Adding<'_> {
         let uuid = hex(&recording.header().uuid);
         let cannot = || format!("cannot add `{}`", path.display());
         let there = self.archive.recordings()?.get(&uuid).cloned();
-        if let Some(partition) =
-            there.as_ref().and_then(|file| icecore_archive::Partition::in_path(&file.name))
-            && self.archive.has(&partition, &uuid)
-        {
+        if there.is_some() && self.listed.contains(&uuid) {
             return Ok(Err(uuid));
         }
         let (stored, input_bytes) = match there {
@@ -211,13 +218,18 @@ fn made(
 /// Writes the rows of a stored recording, by the names that are in it; returns the number of sessions and samples, and the bytes of
 /// the tables.
 pub(super) fn list(archive: &Archive, stored: &Path, uuid: &str) -> anyhow::Result<((u64, u64), u64)> {
-    let recording = input::open(stored)?;
     let mut pool = Pool::default();
-    let (sessions, _) = sessions(stored, &recording, &Search::default(), None, &mut pool);
+    let sessions = rows_of(stored, &mut pool)?;
     let samples = sessions.iter().map(|(_, rows)| rows.samples.len() as u64).sum();
     let count = sessions.len() as u64;
     let written = archive.list(uuid, sessions, &pool)?;
     Ok(((count, samples), written.iter().map(|file| file.bytes).sum()))
+}
+
+/// Makes the rows of a stored recording: all names are in it.
+pub(super) fn rows_of(stored: &Path, pool: &mut Pool) -> anyhow::Result<Sessions> {
+    let recording = input::open(stored)?;
+    Ok(sessions(stored, &recording, &Search::default(), None, pool).0)
 }
 
 impl Added {

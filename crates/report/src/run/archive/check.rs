@@ -1,36 +1,27 @@
-//! `archive verify`, `reindex` and `gc`: what is wrong in an archive, and mending it.
+//! `archive verify`, `reindex`, `compact` and `gc`: what is wrong in an archive, mending it, and keeping its files few.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
 use std::time::SystemTime;
 
-use icecore_archive::archive::Archive;
-use icecore_archive::schema::{CounterRow, FunctionRow, ImageRow, RecordingRow, SampleRow, StackRow};
-use icecore_archive::table::Row;
-use icecore_archive::{Folder, Partition};
+use icecore_archive::archive::{Archive, MAX_MERGED};
+use icecore_archive::folder::Stored;
+use icecore_archive::read::Readable;
+use icecore_archive::rows::{self, Rows};
+use icecore_archive::{Id, Partition, Pool};
 use serde::Serialize;
 
 use super::super::{Streams, emit, screen};
-use super::add::list;
+use super::add::{list, listed, rows_of};
 use super::listing::name;
 use super::{Found, below};
 use crate::cli::{Global, Reindex, VerifyArchive};
 use crate::input;
+use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::verify::verify as check;
 use icecore_text::path::shown;
-use icecore_text::quantity::{bytes, things};
+use icecore_text::quantity::{bytes, count, things};
 use icecore_text::{Page, Style};
-
-/// The names of all tables.
-const TABLES: [&str; 6] = [
-    RecordingRow::TABLE,
-    FunctionRow::TABLE,
-    StackRow::TABLE,
-    SampleRow::TABLE,
-    ImageRow::TABLE,
-    CounterRow::TABLE,
-];
 
 /// What is wrong.
 #[derive(Debug, Serialize)]
@@ -75,25 +66,22 @@ pub(super) fn verify(
         tables: 0,
         problems: Vec::new(),
     };
+    let mut wanted: BTreeMap<Partition, Vec<(&str, &Stored)>> = BTreeMap::new();
     for uuid in found.uuids() {
         let Some(file) = stored.get(uuid) else {
             verified.problem(format!("recordings/…/{uuid}.icecore"), "it is listed, and is not there", None);
             continue;
         };
-        verified.recordings += 1;
-        verified.recording(archive, uuid, &file.name)?;
+        wanted.entry(partition(&file.name)).or_default().push((uuid, file));
+    }
+    for recordings in wanted.into_values() {
+        verified.recordings(archive, &recordings)?;
     }
     if is_all {
         let listed: BTreeSet<&str> = found.uuids().into_iter().collect();
         for (uuid, file) in stored.iter().filter(|(uuid, _)| !listed.contains(&***uuid)) {
             let file = below(archive, &file.name);
             verified.problem(file, format!("the recording {uuid} is not listed"), Some(REINDEX));
-        }
-        for file in tables(archive)? {
-            let uuid = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if !stored.contains_key(uuid) {
-                verified.problem(below(archive, &file), "it is of no recording that is here", None);
-            }
         }
     }
     verified.ok = verified.problems.is_empty();
@@ -109,13 +97,9 @@ fn is_all(options: &VerifyArchive) -> bool {
         && began.until.is_none()
 }
 
-/// Lists the files of all tables.
-fn tables(archive: &Archive) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for table in TABLES {
-        files.extend(archive.folder().list(Path::new(table))?.into_iter().map(|file| file.name));
-    }
-    Ok(files)
+/// Where a recording lies.
+fn partition(name: &Path) -> Partition {
+    Partition::in_path(name).unwrap_or_else(|| Partition { day: String::new(), service: String::new() })
 }
 
 impl Verified {
@@ -123,38 +107,80 @@ impl Verified {
         self.problems.push(Problem { file, cause: cause.into(), remedy });
     }
 
-    /// Checks a recording and its tables.
-    fn recording(&mut self, archive: &Archive, uuid: &str, name: &Path) -> anyhow::Result<()> {
-        let path = archive.folder().path(name);
-        let recording = match input::open(&path) {
-            Ok(recording) => recording,
-            Err(error) => {
-                self.problem(path.display().to_string(), format!("{:#}", anyhow::Error::new(error)), None);
-                return Ok(());
+    /// Checks recordings of one partition, and that the tables have their rows.
+    fn recordings(&mut self, archive: &Archive, stored: &[(&str, &Stored)]) -> anyhow::Result<()> {
+        let mut pool = Pool::default();
+        let mut expected: BTreeMap<Partition, Rows> = BTreeMap::new();
+        for (_, file) in stored {
+            self.recordings += 1;
+            let path = archive.folder().path(&file.name);
+            let found = input::open(&path).map_err(|error| format!("{:#}", anyhow::Error::new(error)));
+            let cause = match found.map(|recording| check(&recording)) {
+                Ok(findings) => findings.problems.first().map(|problem| problem.cause.clone()),
+                Err(cause) => Some(cause),
+            };
+            match cause {
+                Some(cause) => self.problem(path.display().to_string(), cause, None),
+                None => {
+                    for (partition, rows) in rows_of(&path, &mut pool)? {
+                        expected.entry(partition).or_default().append(rows);
+                    }
+                }
             }
-        };
-        let findings = check(&recording);
-        if let Some(first) = findings.problems.first() {
-            self.problem(path.display().to_string(), &*first.cause, None);
-            return Ok(());
         }
-        // The same rows give the same bytes.
-        let again = tempfile::tempdir()?;
-        let copy = Archive::open_or_create(Folder::new(again.path()))?;
-        list(&copy, &path, uuid)?;
-        for table in TABLES {
-            for file in copy.folder().list(Path::new(table))? {
-                self.tables += 1;
-                let [new, old] = [&copy, archive].map(|archive| fs::read(archive.folder().path(&file.name)));
-                let cause = match old {
-                    Ok(old) if old == new? => continue,
-                    Ok(_) => "its rows are not those of the recording, or another version wrote them",
-                    Err(_) => "it is missing, or cannot be read",
-                };
-                self.problem(below(archive, &file.name), cause, Some(REINDEX_ALL));
-            }
+        for (partition, mut rows) in expected {
+            let to = (archive, &partition);
+            self.table(to, &mut pool, &mut rows.recordings);
+            self.table(to, &mut pool, &mut rows.functions);
+            self.table(to, &mut pool, &mut rows.stacks);
+            self.table(to, &mut pool, &mut rows.samples);
+            self.table(to, &mut pool, &mut rows.images);
+            self.table(to, &mut pool, &mut rows.counters);
         }
         Ok(())
+    }
+
+    /// Checks that a table has these rows, and no others of their sessions.
+    fn table<R: Readable>(
+        &mut self,
+        (archive, partition): (&Archive, &Partition),
+        pool: &mut Pool,
+        expected: &mut Vec<R>,
+    ) {
+        self.tables += 1;
+        let file = below(archive, &partition.folder(R::TABLE));
+        let read =
+            archive.scrub::<R>(partition).and_then(|wrong| Ok((wrong, archive.rows::<R>(partition, pool)?)));
+        let (wrong, mut found) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return self.problem(file, format!("{:#}", anyhow::Error::new(error)), Some(REINDEX_ALL));
+            }
+        };
+        if let Some(wrong) = wrong.first() {
+            let cause = "it is not what its rows give: a bit of it may have changed";
+            return self.problem(wrong.display().to_string(), cause, Some(REINDEX_ALL));
+        }
+        for rows in [&mut found, &mut *expected] {
+            R::without_doubles(rows);
+            rows.sort_by(|a, b| a.order(b, pool));
+        }
+        // Rows of other recordings stay out of it; a stack may be of any.
+        let sessions: HashSet<Id> = expected.iter().filter_map(Readable::recording).collect();
+        let is_there = match expected.first().and_then(Readable::recording) {
+            Some(_) => {
+                found.retain(|row| row.recording().is_some_and(|id| sessions.contains(&id)));
+                found == *expected
+            }
+            None => {
+                let mut left = found.iter();
+                expected.iter().all(|row| left.any(|found| found == row))
+            }
+        };
+        if !is_there {
+            let cause = "its rows are not those of the recordings";
+            self.problem(file, cause, Some(REINDEX_ALL));
+        }
     }
 
     fn text(&self, page: &mut Page) {
@@ -188,19 +214,23 @@ pub(super) fn reindex(
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
+    let mut failed = 0;
     let mut done =
         Reindexed { schema: "icecore.archive.reindex/1", archive: name(archive), recordings: Vec::new() };
-    let mut failed = 0;
-    for (uuid, file) in archive.recordings()? {
-        let partition = Partition::in_path(&file.name);
-        if !options.all && partition.is_some_and(|partition| archive.has(&partition, &uuid)) {
-            continue;
-        }
-        match list(archive, &archive.folder().path(&file.name), &uuid) {
-            Ok(_) => done.recordings.push(uuid),
-            Err(error) => {
-                failed += 1;
-                screen(global, streams).remark([format!("error: {error:#}")]);
+    let stored = archive.recordings()?;
+    if options.all {
+        failed += anew(archive, &stored, &mut done.recordings, &mut |error| {
+            screen(global, streams).remark([format!("error: {error:#}")]);
+        })?;
+    } else {
+        let listed = listed(archive)?;
+        for (uuid, file) in stored.into_iter().filter(|(uuid, _)| !listed.contains(uuid)) {
+            match list(archive, &archive.folder().path(&file.name), &uuid) {
+                Ok(_) => done.recordings.push(uuid),
+                Err(error) => {
+                    failed += 1;
+                    screen(global, streams).remark([format!("error: {error:#}")]);
+                }
             }
         }
     }
@@ -209,6 +239,75 @@ pub(super) fn reindex(
         page.line(&format!("wrote the tables of {recordings}"));
     })?;
     anyhow::ensure!(failed == 0, "cannot read {}", things(failed, "recording"));
+    Ok(0)
+}
+
+/// Writes the tables of all recordings anew, partition by partition; returns how many recordings cannot be read. Their rows stay.
+fn anew(
+    archive: &Archive,
+    stored: &BTreeMap<String, Stored>,
+    done: &mut Vec<String>,
+    failed: &mut dyn FnMut(&anyhow::Error),
+) -> anyhow::Result<u64> {
+    let mut unread = 0;
+    // A recording of several sessions has rows in several partitions.
+    let mut of_partition: BTreeMap<Partition, BTreeSet<String>> = BTreeMap::new();
+    for (uuid, file) in stored {
+        let recording = match input::open(&archive.folder().path(&file.name)) {
+            Ok(recording) => recording,
+            Err(error) => {
+                unread += 1;
+                failed(&error.into());
+                continue;
+            }
+        };
+        let parts = &outline(&recording).parts;
+        for part in parts.iter() {
+            let of = rows::partition(parts, part);
+            of_partition.entry(of).or_default().insert(uuid.clone());
+        }
+        done.push(uuid.clone());
+    }
+    for (partition, uuids) in of_partition {
+        let (mut pool, mut all) = (Pool::default(), Rows::default());
+        for uuid in &uuids {
+            let rows = rows_of(&archive.folder().path(&stored[uuid].name), &mut pool)?;
+            rows.into_iter().filter(|(of, _)| *of == partition).for_each(|(_, rows)| all.append(rows));
+        }
+        archive.rewrite(&partition, all, &uuids, &pool)?;
+    }
+    Ok(unread)
+}
+
+/// What was merged.
+#[derive(Debug, Serialize)]
+struct Merged {
+    schema: &'static str,
+    archive: String,
+    files_before: u64,
+    files_after: u64,
+    /// Folders that are left as they are.
+    left: Vec<String>,
+}
+
+/// Merges the files of tables.
+pub(super) fn compact(archive: &Archive, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let compacted = archive.compact()?;
+    let done = Merged {
+        schema: "icecore.archive.compact/1",
+        archive: name(archive),
+        files_before: compacted.before,
+        files_after: compacted.after,
+        left: compacted.left.iter().map(|folder| below(archive, folder)).collect(),
+    };
+    emit(global, streams, &done, |page| {
+        let (before, after) = (things(done.files_before, "file"), count(done.files_after));
+        page.line(&format!("tables: {before} before, {after} now"));
+        for folder in &done.left {
+            let most = count(MAX_MERGED);
+            page.line(&format!("{}: left as it is, it has more than {most} rows", shown(Path::new(folder))));
+        }
+    })?;
     Ok(0)
 }
 

@@ -29,6 +29,7 @@ pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<
         Action::Get(get) => add::get(&open()?, get, global, streams),
         Action::Verify(verify) => check::verify(&open()?, verify, global, streams),
         Action::Reindex(reindex) => check::reindex(&open()?, reindex, global, streams),
+        Action::Compact => check::compact(&open()?, global, streams),
         Action::Gc => check::gc(&open()?, global, streams),
         Action::View(typed) => view::view(&open()?, typed, global, streams),
     }
