@@ -3,6 +3,7 @@
 # make check    format, lints, documentation (no tests)
 # make fuzz     every fuzz target for FUZZ_SECONDS (60) under libFuzzer; needs nightly Rust
 # make kernels  record known programs on Debian's kernels under emulation, and check what is recorded; as root
+# make engines  ask DuckDB, ClickHouse and Spark the questions of docs/FLEET.md, and check their answers; takes 2 GB
 # make bench    record one workload with icecore-record and perf, and compare
 # make install  stripped programs into PREFIX/bin (default /usr/local); DESTDIR is put before it
 # make uninstall
@@ -13,8 +14,10 @@ BIN    := target/release
 export PATH := $(PATH):$(HOME)/.cargo/bin
 PROGRAMS := icecore-record icecore-report
 FUZZ_SECONDS ?= 60
+FLEET  := target/engines/fleet
+TABLES := target/engines/tables
 
-.PHONY: demo test check fuzz kernels bench install uninstall setup-build setup-test build
+.PHONY: demo test check fuzz kernels engines bench install uninstall setup-build setup-test build
 
 build: setup-build
 	$(CARGO) build --release
@@ -36,6 +39,14 @@ fuzz: setup-test
 kernels: setup-test build
 	tests/kernels/run.sh $(BIN)
 
+engines: build
+	tests/setup.sh engines
+	$(CARGO) build --release -p icecore-tests --bin synthesize
+	rm -rf $(FLEET) $(TABLES)
+	$(BIN)/synthesize fleet $(FLEET) 62 8 100
+	$(BIN)/icecore-report parquet $(FLEET)/*.icecore -o $(TABLES)
+	target/engines/all/bin/python tests/engines/questions.py duckdb,chdb,spark $(TABLES) $(FLEET) $(BIN)/icecore-report
+
 bench: setup-test build
 	tests/setup.sh bench
 	python3 tests/bench/compare.py $(BIN)
@@ -53,6 +64,7 @@ bench: setup-test build
 	python3 tests/bench/differences.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --bin synthesize --example explore
 	python3 tests/bench/large.py $(BIN)
+	target/engines/duckdb/bin/python tests/bench/tables.py $(BIN)
 	$(BIN)/synthesize 1000000 $(BIN)/explored.icecore && $(BIN)/examples/explore $(BIN)/explored.icecore
 	$(CARGO) build --release -p icecore-tests --example symbolize
 	python3 tests/bench/symbolize.py $(BIN)/examples/symbolize

@@ -1,17 +1,21 @@
 #!/bin/sh
 # Installs what is missing: on Debian and Ubuntu by apt, elsewhere it says what is missing.
 #   setup.sh build   what building and running need
-#   setup.sh test    what the tests need besides (half a GB)
+#   setup.sh test    what the tests need besides (half a GB), and DuckDB in target/engines/duckdb (94 MB)
 #   setup.sh         both
 #   setup.sh bench   what the benchmarks need besides: their peer, and what runs their BPF programs
+#   setup.sh engines what reads tables besides DuckDB: ClickHouse and Spark in target/engines/all (1.5 GB), and Java (200 MB)
 set -eu
 
 if [ $# = 0 ]; then
 	"$0" build
 	exec "$0" test
 fi
+root=$(cd "$(dirname "$0")/.." && pwd)
 need=""
 fetches_rustup=no
+# The folder below target/engines that gets packages of Python.
+venv=""
 has() { command -v "$1" >/dev/null 2>&1; }
 want() { need="$need $1"; }
 
@@ -21,6 +25,20 @@ has_clang() {
 		has "$name" && return
 	done
 	return 1
+}
+
+# Asks for the venv target/engines/$1 with the packages that these files in tests/engines name; the last one includes the others.
+want_venv() {
+	venv=$1
+	shift
+	python=$root/target/engines/$venv/bin/python
+	required=$(cd "$root/tests/engines" && cat "$@")
+	if [ "$required" = "$(cat "$root/target/engines/$venv/required" 2>/dev/null)" ] && "$python" -c '' 2>/dev/null; then
+		venv=""
+	elif ! python3 -c 'import ensurepip' 2>/dev/null; then
+		want python3-venv
+	fi
+	for last; do requirements=$root/tests/engines/$last; done
 }
 
 case "${1:-}" in
@@ -99,13 +117,21 @@ test)
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <sys/sdt.h>\n' | cc -E - >/dev/null 2>&1 || want systemtap-sdt-dev
+	want_venv duckdb requirements-duckdb.txt
 	;;
 bench)
 	perf --version >/dev/null 2>&1 || want linux-perf
 	has bpftool || [ -x /usr/sbin/bpftool ] || want bpftool
 	;;
+engines)
+	has python3 || want python3
+	# Spark needs Java 17 or newer.
+	java=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+	[ "${java:-0}" -ge 17 ] || want default-jre-headless
+	want_venv all requirements-duckdb.txt requirements.txt
+	;;
 *)
-	echo "usage: $0 build|test|bench" >&2
+	echo "usage: $0 build|test|bench|engines" >&2
 	exit 2
 	;;
 esac
@@ -145,4 +171,22 @@ if [ $fetches_rustup = yes ]; then
 		exit 2
 	fi
 	rm -f "$installer"
+fi
+if [ -n "$venv" ]; then
+	echo "setup: installing $(basename "$requirements") into target/engines/$venv"
+	folder=$root/target/engines/$venv
+	log=$(mktemp)
+	install_packages() {
+		python3 -m venv --clear "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+	}
+	if ! install_packages >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		echo "setup: cannot install the packages that $requirements names: see above; pip needs an index of packages, PyPI or" \
+			"the one that PIP_INDEX_URL or pip.conf names" >&2
+		exit 2
+	fi
+	rm -f "$log"
+	# Last: without it everything is installed again.
+	printf '%s\n' "$required" >"$folder/required"
 fi

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [_, fleet, folder, days, hosts, samples] if fleet == "fleet" => {
             let [days, hosts, samples] = [days.parse()?, hosts.parse()?, samples.parse()?];
             std::fs::create_dir_all(folder)?;
-            let written = synthetic::Fleet { days, hosts, samples }.write(Path::new(folder))?;
+            let written = synthetic::Fleet { first: 0, days, hosts, samples }.write(Path::new(folder))?;
             println!("{{\"recordings\": {written}}}");
             return Ok(());
         }

@@ -35,7 +35,9 @@ const PERIOD_NS: u64 = 10 * MS;
 /// How large a fleet is.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet {
-    /// Nights.
+    /// The first night.
+    pub first: u32,
+    /// The night after the last one.
     pub days: u32,
     /// Hosts of each service.
     pub hosts: u32,
@@ -74,7 +76,7 @@ impl Fleet {
     /// # Errors
     /// The errors of the writer.
     pub fn write(self, folder: &Path) -> Result<u32, Error> {
-        for day in 0..self.days {
+        for day in self.first..self.days {
             for service in ["web", "db"] {
                 for host in 0..self.hosts {
                     let name = format!("{service}-{host:02}-{day:03}.icecore");
@@ -82,7 +84,7 @@ impl Fleet {
                 }
             }
         }
-        Ok(self.days * 2 * self.hosts)
+        Ok((self.days - self.first) * 2 * self.hosts)
     }
 
     /// Makes the recording of one night of one host.

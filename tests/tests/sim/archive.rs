@@ -14,7 +14,7 @@ use icecore_tests::inside::{answer, json, report, run_in, text};
 use icecore_tests::synthetic::{Fleet, REGRESSION_DAY, SICK_HOST, story};
 use serde_json::Value;
 
-const FLEET: Fleet = Fleet { days: 3, hosts: 4, samples: 60 };
+const FLEET: Fleet = Fleet { first: 0, days: 3, hosts: 4, samples: 60 };
 
 /// A folder with the recordings of a fleet in `fleet`, and an archive of them in `archive`.
 fn archived() -> tempfile::TempDir {
@@ -144,7 +144,7 @@ fn a_regression_and_a_sick_host_are_found_by_one_command_each() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path();
     fs::create_dir(path.join("nights")).expect("made");
-    let fleet = Fleet { hosts: 10, samples: 400, days: 0 };
+    let fleet = Fleet { hosts: 10, samples: 400, first: 0, days: 0 };
     // A week before the night of the regression, and the week that begins with it.
     for day in REGRESSION_DAY - 7..REGRESSION_DAY + 7 {
         for host in 0..fleet.hosts {
@@ -240,7 +240,7 @@ fn adding_merging_collecting_and_reading_at_once_lose_and_double_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path();
     fs::create_dir(path.join("fleet")).expect("made");
-    let fleet = Fleet { days: 1, hosts: 20, samples: 20 };
+    let fleet = Fleet { first: 0, days: 1, hosts: 20, samples: 20 };
     fleet.write(&path.join("fleet")).expect("written");
     text(path, "archive DIR/archive add DIR/fleet/web-00-000.icecore");
     let done = std::sync::atomic::AtomicBool::new(false);

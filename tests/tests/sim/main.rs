@@ -9,6 +9,7 @@ mod counts;
 mod cut;
 mod doors;
 mod events;
+mod fleet;
 mod frameless;
 mod golden;
 mod golden_damage;
