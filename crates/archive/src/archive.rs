@@ -8,8 +8,8 @@
 //! .tmp/                                                        what is being written
 //! ```
 //!
-//! A recording is published before its rows, and of these the row in `recording` last. So whatever is listed is whole, and one that was not
-//! confirmed is not listed: to add it again, or `reindex`, completes it.
+//! A recording is published before its rows, and of these the rows in `recording` last. So whatever is listed is whole. If one was not
+//! confirmed, not all of its sessions are listed: to add it again, or `reindex`, completes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::dataset::{Error, Written, cause, write_table, write_tables};
 use crate::folder::{Folder, Stored};
-use crate::merge::{self, Part, merged, settle};
+use crate::merge::{self, Part, is_uuid, merged, settle};
 use crate::partition::Partition;
 use crate::pool::{Pool, Text};
 use crate::read::{Readable, TableFile};
@@ -130,6 +130,11 @@ impl Archive {
             }
             Err(source) => Err(OpenError::Io { path, source }),
         }
+    }
+
+    /// Returns true if a folder says that it is an archive.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(MARK).exists()
     }
 
     /// Opens an archive, or makes one of an empty folder or of none.
@@ -255,10 +260,10 @@ impl Archive {
         loop {
             let part = |file: Stored| {
                 let name = file.name.clone();
-                Part::new(&self.folder, table, file).map_err(|error| (name, error))
+                Part::new(&self.folder, table, file).map_err(|error| (name, error)).transpose()
             };
             let listed = self.listed_files(&partition.folder(table))?;
-            match listed.into_iter().map(part).collect() {
+            match listed.into_iter().filter_map(part).collect() {
                 Err((_, error)) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
                 parts => return parts.map_err(|(name, source)| self.read_error(&name, source)),
             }
@@ -365,7 +370,8 @@ impl Archive {
         for table in TABLES {
             for file in self.listed_files(&partition.folder(table))? {
                 match Part::new(&self.folder, table, file.clone()) {
-                    Ok(part) => {
+                    Ok(None) => {}
+                    Ok(Some(part)) => {
                         epoch = part.epoch.max(epoch);
                         if part.recordings.iter().all(|uuid| recordings.contains(uuid)) {
                             old.push(file.name);
@@ -402,8 +408,10 @@ impl Archive {
     /// If the folder cannot be read.
     pub fn recordings(&self) -> Result<BTreeMap<String, Stored>, Error> {
         let files = self.listed_files(Path::new(RECORDINGS))?.into_iter();
-        let uuid =
-            |file: &Stored| Some(file.name.file_name()?.to_str()?.strip_suffix(".icecore")?.to_owned());
+        let uuid = |file: &Stored| {
+            let uuid = file.name.file_name()?.to_str()?.strip_suffix(".icecore")?;
+            is_uuid(uuid).then(|| uuid.to_owned())
+        };
         Ok(files.filter_map(|file| Some((uuid(&file)?, file))).collect())
     }
 
@@ -439,11 +447,42 @@ impl Archive {
         for (partition, rows) in sessions {
             by_partition.entry(partition).or_default().append(rows);
         }
-        let write = |(partition, rows)| {
-            write_tables(&self.folder, &partition, uuid, rows, (pool, &Origin::default()))
+        let mut written = Vec::new();
+        let mut write = |partition: &Partition, rows: Rows| {
+            let origin = (pool, &Origin::default());
+            written.extend(write_tables(&self.folder, partition, uuid, rows, origin)?);
+            Ok(())
         };
-        let written: Result<Vec<_>, _> = by_partition.into_iter().map(write).collect();
-        Ok(written?.into_iter().flatten().collect())
+        // What is listed is there, in all partitions.
+        let mut listed = Vec::new();
+        for (partition, mut rows) in by_partition {
+            let recordings = std::mem::take(&mut rows.recordings);
+            write(&partition, rows)?;
+            listed.push((partition, Rows { recordings, ..Rows::default() }));
+        }
+        listed.into_iter().try_for_each(|(partition, rows)| write(&partition, rows))?;
+        Ok(written)
+    }
+
+    /// Lists files among those of the tables that do not belong there: of recordings that are not stored, or that the archive has not written.
+    ///
+    /// # Errors
+    /// If a folder cannot be read.
+    pub fn strays(&self, stored: &BTreeMap<String, Stored>) -> Result<Vec<PathBuf>, Error> {
+        let mut strays = Vec::new();
+        for table in TABLES {
+            for file in self.listed_files(Path::new(table))? {
+                let is_known = |part: &Part| part.recordings.iter().all(|uuid| stored.contains_key(uuid));
+                let path = self.folder.path(&file.name);
+                match Part::new(&self.folder, table, file) {
+                    Ok(Some(part)) if is_known(&part) => {}
+                    // Whoever reads the table says what is wrong.
+                    Err(_) => {}
+                    Ok(_) => strays.push(path),
+                }
+            }
+        }
+        Ok(strays)
     }
 
     /// Removes what writers that are gone have left, and files of tables that were merged into others; returns it. In `.tmp`, what is

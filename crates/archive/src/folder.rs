@@ -91,9 +91,7 @@ impl Folder {
         fill: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<Option<T>, E> {
         self.ask(Step::Create, name)?;
-        let temporary = self.root.join(TEMPORARY);
-        create_folder(&temporary)?;
-        let mut file = NamedTempFile::new_in(&temporary)?;
+        let mut file = self.temporary()?;
         let filled = fill(file.as_file_mut())?;
         self.ask(Step::Sync, name)?;
         file.as_file().sync_all()?;
@@ -113,6 +111,16 @@ impl Folder {
         self.ask(Step::SyncFolder, name)?;
         File::open(folder)?.sync_all()?;
         Ok(is_new.then_some(filled))
+    }
+
+    /// Makes a file for what will be published; it is gone when it is dropped.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn temporary(&self) -> io::Result<NamedTempFile> {
+        let temporary = self.root.join(TEMPORARY);
+        create_folder(&temporary)?;
+        NamedTempFile::new_in(&temporary)
     }
 
     /// Removes a file; nothing happens if it is not there.

@@ -6,7 +6,7 @@
 //! | `id` | hashes of content as ids |
 //! | [`partition`] | in which folders rows lie |
 //! | `pool` | texts of tables, each stored once |
-//! | [`column`] | columns of rows, and how Parquet stores them |
+//! | [`mod@column`] | columns of rows, and how Parquet stores them |
 //! | [`table`] | a table as one file |
 //! | [`read`] | the rows of a file |
 //! | [`schema`] | the six tables |

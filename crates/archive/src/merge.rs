@@ -29,23 +29,33 @@ pub struct Part {
 }
 
 impl Part {
-    /// Looks at a file; of one with a single recording, the name says all.
+    /// Looks at a file; of one with a single recording, the name says all. `None`: the archive has not written it, and it counts for nothing.
     ///
     /// # Errors
     /// If a merged file cannot be read.
-    pub fn new(folder: &Folder, table: &str, file: Stored) -> io::Result<Self> {
-        let stem = file.name.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    pub fn new(folder: &Folder, table: &str, file: Stored) -> io::Result<Option<Self>> {
+        let name = file.name.file_name().and_then(|name| name.to_str());
+        let Some(stem) = name.and_then(|name| name.strip_suffix(".parquet")) else { return Ok(None) };
+        if is_uuid(stem) {
+            let recordings = HashSet::from([stem.to_owned()]);
+            return Ok(Some(Self { file, recordings, epoch: 0 }));
+        }
         if !stem.starts_with(MERGED) {
-            return Ok(Self { file, recordings: HashSet::from([stem]), epoch: 0 });
+            return Ok(None);
         }
         let TableFile { recordings, epoch, .. } =
             TableFile::open(table, &folder.path(&file.name)).map_err(cause)?;
-        Ok(Self { file, recordings: recordings.into_iter().collect(), epoch })
+        Ok(Some(Self { file, recordings: recordings.into_iter().collect(), epoch }))
     }
 
     fn rank(&self) -> impl Ord + '_ {
         (self.epoch, self.recordings.len(), &self.file.name)
     }
+}
+
+/// Returns true if a name is that of a recording: 32 hexadecimal digits.
+pub fn is_uuid(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// Splits files into those that count, the highest rank first, and those that do not.

@@ -22,7 +22,7 @@ pub struct Partition {
 impl Partition {
     /// Returns the partition of a session, given its start, µs since 1970-01-01 UTC, and its labels.
     pub fn of(start_us: i64, labels: &[LabelV1]) -> Self {
-        let service = labels.iter().find(|label| label.key == "service").map(|label| &*label.value);
+        let service = labels.iter().rev().find(|label| label.key == "service").map(|label| &*label.value);
         let service = service.filter(|name| !name.is_empty()).unwrap_or(NO_SERVICE);
         Self { day: day(start_us), service: folder_name(service) }
     }
@@ -53,21 +53,30 @@ const MAX_NAME: usize = 200;
 /// Writes a name as a part of a path: other characters than letters, digits, `-`, `_` and `.` as `%XX`, as Hive does. The end of a long
 /// name is a hash of it.
 fn folder_name(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-            text.push(byte.into());
-        } else {
-            let _ = write!(text, "%{byte:02X}");
+    let escaped = |character: char| {
+        let mut text = String::new();
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+                text.push(byte.into());
+            } else {
+                let _ = write!(text, "%{byte:02X}");
+            }
         }
+        text
+    };
+    let whole: String = name.chars().map(escaped).collect();
+    if whole.len() <= MAX_NAME {
+        return whole;
     }
-    if text.len() > MAX_NAME {
-        text.truncate(MAX_NAME - 17);
-        // No half of an escaped byte.
-        let whole = text.rfind('%').filter(|percent| text.len() - percent < 3).unwrap_or(text.len());
-        text.truncate(whole);
-        let _ = write!(text, "-{:016x}", Id::of(&[name.as_bytes()]).get());
+    // Engines decode the name, so no character may be cut.
+    let mut text = String::new();
+    for character in name.chars().map(escaped) {
+        if text.len() + character.len() > MAX_NAME - 17 {
+            break;
+        }
+        text.push_str(&character);
     }
+    let _ = write!(text, "-{:016x}", Id::of(&[name.as_bytes()]).get());
     text
 }
 
@@ -81,7 +90,7 @@ mod tests {
         assert_eq!(folder_name("../a b=ü"), "..%2Fa%20b%3D%C3%BC");
         let [one, other] = ["a", "b"].map(|end| folder_name(&("x".repeat(500) + end)));
         assert_eq!((one.len(), one == other), (MAX_NAME, false));
-        assert!(folder_name(&"ü".repeat(100)).contains("%C3-"));
+        assert!(folder_name(&"ü".repeat(100)).contains("%C3%BC-"));
         assert_eq!(day(86_400_000_000 * 366), "1971-01-02");
     }
 }

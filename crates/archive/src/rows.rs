@@ -1,8 +1,10 @@
 //! The rows of one recording: what a report on all its samples says, for tables.
 
+use std::collections::BTreeMap;
+
 use icecore_analysis::counters::{Of, counted};
 use icecore_analysis::quality::Quality;
-use icecore_format::records::Growth;
+use icecore_format::records::{Growth, LabelV1};
 use icecore_profile::map::{Interned, Map};
 use icecore_profile::named::names::{Frame, Side};
 use icecore_profile::named::pipeline::Report;
@@ -177,11 +179,7 @@ impl<'a, 'p> Maker<'a, 'p> {
                 kernel: self.pool.add(&session.kernel_release),
                 arch: self.pool.add(&session.arch),
                 recorder: self.pool.add(&session.recorder),
-                labels: session
-                    .labels
-                    .iter()
-                    .map(|label| (self.pool.add(&label.key), self.pool.add(&label.value)))
-                    .collect(),
+                labels: Self::labels(self.pool, &session.labels),
                 span_us: (self.unix_us(begin_ns), self.unix_us(end_ns.max(begin_ns))),
                 cpus: session.cpus.len() as i64,
                 samples: signed(amount.samples),
@@ -195,6 +193,12 @@ impl<'a, 'p> Maker<'a, 'p> {
             Rows { recordings: vec![recording], ..Rows::default() }
         };
         parts.iter().zip(counted).map(row).collect()
+    }
+
+    /// Each label once, with its last value: engines refuse a map that has a key twice.
+    fn labels(pool: &mut Pool, labels: &[LabelV1]) -> Vec<(Text, Text)> {
+        let labels: BTreeMap<&str, &str> = labels.iter().map(|label| (&*label.key, &*label.value)).collect();
+        labels.into_iter().map(|(key, value)| (pool.add(key), pool.add(value))).collect()
     }
 
     /// Adds to every session the distinct stacks of its samples; returns their ids.

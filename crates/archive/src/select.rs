@@ -83,7 +83,7 @@ impl Selection {
                     "arch" => Some(text(row.arch)),
                     "verdict" => Some(text(row.verdict)),
                     "service" => label("service").filter(|name| !name.is_empty()).or(Some(NO_SERVICE)),
-                    key => label(key),
+                    key => label(key.strip_prefix("label:").unwrap_or(key)),
                 };
                 value.is_some_and(|value| is_like(pattern, value))
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use icecore_archive::archive::GRACE;
 use icecore_archive::folder::Step;
 use icecore_archive::{Archive, Folder, Partition};
+use icecore_format::records::LabelV1;
 use icecore_tests::inside::{answer, json, report, run_in, text};
 use icecore_tests::synthetic::{Fleet, REGRESSION_DAY, SICK_HOST, story};
 use serde_json::Value;
@@ -382,8 +383,13 @@ fn damage_is_found_and_tables_are_mended() {
     bytes[middle] ^= 1;
     fs::write(&recording, &bytes).expect("written");
     assert_eq!(problems(), 1);
+    // What can be read of it is less than its rows.
+    let before = said(path);
+    let (code, err) = answer(path, "archive DIR/archive reindex --all");
+    assert!(code == 2 && err.contains("is damaged") && err.contains("its rows stay"), "{err}");
+    assert_eq!(said(path), before);
     fs::remove_file(&recording).expect("removed");
-    assert_eq!(problems(), 1, "it is listed, and is not there");
+    assert_eq!(problems(), 1 + 6, "it is listed, and is not there; six tables have its rows");
 }
 
 fn json_of_failure(path: &Path, line: &str) -> Value {
@@ -391,6 +397,9 @@ fn json_of_failure(path: &Path, line: &str) -> Value {
     assert_eq!(code, 1, "{err}");
     serde_json::from_str(&out).expect("JSON")
 }
+
+/// The name of the recording.
+const UUID: &str = "1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c";
 
 /// Adds a recording with a folder in which the n-th step fails, and all after it, as if the process was killed there. Returns true if
 /// that was confirmed.
@@ -404,7 +413,7 @@ fn add_with_failure(root: &Path, at: usize, bytes: &[u8], steps: &Arc<AtomicUsiz
     let folder = Folder::new(root).watched(Arc::new(watch));
     let add = || -> Result<(), Box<dyn std::error::Error>> {
         let archive = Archive::open_or_create(folder)?;
-        archive.store(&partition, "1c1c", |file| io::copy(&mut &*bytes, file).map(drop))?;
+        archive.store(&partition, UUID, |file| io::copy(&mut &*bytes, file).map(drop))?;
         let source = tempfile::NamedTempFile::new()?;
         fs::write(source.path(), bytes)?;
         let recording = icecore_profile::Recording::open(source.path())?;
@@ -420,7 +429,7 @@ fn add_with_failure(root: &Path, at: usize, bytes: &[u8], steps: &Arc<AtomicUsiz
         let quality = icecore_analysis::quality::Quality::new(&report);
         let sessions = icecore_archive::rows::of_sessions(&report, &quality, &mut pool);
         let sessions = sessions.into_iter().map(|(_, rows)| (partition.clone(), rows)).collect();
-        archive.list("1c1c", sessions, &pool)?;
+        archive.list(UUID, sessions, &pool)?;
         Ok(())
     };
     add().is_ok()
@@ -472,4 +481,95 @@ fn garbage_is_what_nobody_finishes_and_nothing_else() {
     assert_eq!(archive.collect_garbage(later).expect("collected").len(), 1);
     assert!(!root.join(".tmp/young").exists());
     assert!(before == files(&root));
+}
+
+/// A recording of the web service, with these labels.
+fn labelled(path: &Path, host: u32, labels: &[(&str, &str)]) {
+    let mut night = FLEET.night("web", host, 0);
+    let label = |(key, value): &(&str, &str)| LabelV1 { key: (*key).into(), value: (*value).into() };
+    night.session.as_mut().expect("it has one").labels = labels.iter().map(label).collect();
+    night.write(path, true).expect("written");
+}
+
+#[test]
+fn labels_are_what_users_write_and_lead_nowhere_else() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    let long = "ü".repeat(150);
+    let services = ["../../x", "a=b/c", "day=1", "..", "*", "", "%2F", &long];
+    for (host, service) in (0..).zip(services) {
+        labelled(
+            &path.join(format!("{host}.icecore")),
+            host,
+            &[("service", service), ("a", "1"), ("a", "2"), ("host", "no")],
+        );
+        text(path, &format!("archive DIR/archive add DIR/{host}.icecore"));
+    }
+    let listed = json(path, "archive DIR/archive list");
+    let found: BTreeSet<&str> = rows(&listed).iter().filter_map(|row| row["service"].as_str()).collect();
+    let expected = services.map(|name| if name.is_empty() { "unlabeled" } else { name });
+    assert_eq!(found, expected.into_iter().collect());
+    assert!(rows(&listed).iter().all(|row| row["labels"]["a"] == "2"), "the last one counts");
+    let count = |selection: &str| {
+        let listed = report(path, &["archive", "DIR/archive", "list", "--json", selection]);
+        rows(&serde_json::from_str(&listed).expect("JSON")).len()
+    };
+    assert_eq!(
+        ["service=../../x", "a=2", "a=1", "host=no", "label:host=no", "service=%2F"].map(count),
+        [1, 8, 0, 0, 8, 1]
+    );
+    let folders: BTreeSet<PathBuf> = files(&path.join("archive"))
+        .into_iter()
+        .filter_map(|(name, _)| {
+            Some(name.parent()?.strip_prefix("recording/day=2026-09-01").ok()?.to_owned())
+        })
+        .collect();
+    assert_eq!(folders.len(), 8, "{folders:?}");
+    // Characters are whole: engines decode them.
+    assert!(folders.iter().any(|folder| folder.display().to_string().contains("%C3%BC-")), "{folders:?}");
+    assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+}
+
+#[test]
+fn sessions_of_one_file_are_listed_together_and_shown_together() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    FLEET.night("web", 0, 0).write(&path.join("web"), true).expect("written");
+    FLEET.night("db", 1, 1).write(&path.join("db"), true).expect("written");
+    text(path, "merge DIR/web DIR/db -o DIR/both");
+    text(path, "archive DIR/archive add DIR/both");
+    let hosts = |day: &str| rows(&json(path, &format!("archive DIR/archive list --until {day}"))).len();
+    assert_eq!((hosts("2026-09-02"), hosts("2026-09-03")), (1, 2));
+    let (code, err) = answer(path, "archive DIR/archive top service=db");
+    assert!(code == 2 && err.contains("sessions that are not selected"), "{err}");
+    let whole = json(path, "archive DIR/archive top -n 0");
+    assert_eq!(whole["rows"], json(path, "top DIR/both -n 0")["rows"]);
+    // One of its sessions is not listed: it is not there.
+    let part = Folder::new(&path.join("archive")).list(Path::new("recording")).expect("listed").remove(0);
+    fs::remove_file(path.join("archive").join(part.name)).expect("removed");
+    let again = json(path, "archive DIR/archive add DIR/both");
+    assert_eq!(again["added"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+}
+
+#[test]
+fn what_would_do_something_else_than_was_asked_is_refused() {
+    let dir = archived();
+    let path = dir.path();
+    for (line, cause) in [
+        ("parquet DIR/fleet/web-00-000.icecore -o DIR/archive", "is an archive: add recordings"),
+        ("archive DIR/archive add DIR/fleet/web-00-000.icecore --redact host", "has this recording already"),
+        ("archive DIR/archive get host=web-00 -o -", "into a file or a folder"),
+    ] {
+        let (code, err) = answer(path, line);
+        assert!(code == 2 && err.contains(cause), "{line}: {err}");
+    }
+    // Others may have put something there.
+    let foreign = path.join("archive/function/day=2026-09-01/service=web/notes.parquet");
+    fs::write(&foreign, "no table").expect("written");
+    assert_eq!(rows(&json(path, "archive DIR/archive list")).len(), 24);
+    let found = json_of_failure(path, "archive DIR/archive verify --json");
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(1), "{found}");
+    let help = text(path, "archive DIR/archive top --help");
+    assert!(help.contains("icecore-report top demo.icecore"), "{help}");
 }

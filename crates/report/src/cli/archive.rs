@@ -27,8 +27,8 @@ Examples:
   icecore-report archive DIR trend 'service=web' --since 2026-09-01
   icecore-report archive DIR get 4908e572 -o one.icecore
 
-A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN, where KEY is host, service, kernel, arch, verdict or a \
-label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; or the first six digits or more of a UUID. \
+A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN, where KEY is host, service, kernel, arch, verdict, \
+label:NAME or the name of a label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; or the first six digits or more of a UUID. \
 Without one, all recordings are selected. --last, --since and --until select by when a recording began; UTC.
 
 A VIEW is any command that shows recordings: summary, top, tree, flame, html, diff, trend, health and so on. SELECTION follows \

@@ -175,10 +175,16 @@ fn again(
     outer: &Global,
     streams: &mut Streams<'_>,
 ) -> Result<anyhow::Result<u8>, String> {
-    let cli = Cli::try_parse_from(args).map_err(|error| {
-        let text = error.to_string();
-        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })?;
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            return Ok(write!(streams.out, "{error}").map(|()| 0).map_err(Into::into));
+        }
+        Err(error) => {
+            let text = error.to_string();
+            return Err(text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned());
+        }
+    };
     let own = cli.global;
     let global = Global {
         json: outer.json || own.json,

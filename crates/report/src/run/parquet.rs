@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use icecore_archive::rows::{self, Rows};
-use icecore_archive::{Dataset, Folder, Partition, Pool, Written};
+use icecore_archive::{Archive, Dataset, Folder, Partition, Pool, Written};
 use icecore_format::read::Recording;
 use serde::Serialize;
 
@@ -57,6 +57,12 @@ struct FileRow {
 pub(super) fn parquet(options: &Parquet, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     if options.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         bail!("cannot read two recordings from stdin: write one into a file");
+    }
+    if Archive::is_in(&options.output) {
+        let folder = options.output.display();
+        bail!(
+            "`{folder}` is an archive: add recordings with `icecore-report archive {folder} add`, or name another folder"
+        );
     }
     let servers = lookup::servers(&options.lookup)?;
     let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;

@@ -1,11 +1,13 @@
 //! `archive add` and `archive get`: recordings into the archive, and out of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
+use icecore_archive::folder::Stored;
 use icecore_archive::{Archive, Folder, Pool, rows};
 use icecore_edit::compact::{Redaction, compact};
 use icecore_edit::pack::{Extras, Known};
@@ -61,8 +63,9 @@ struct Adding<'a> {
     search: &'a Search,
     servers: Option<&'a debuginfod::Settings>,
     redaction: &'a Redaction,
-    /// The UUIDs of what was listed when this began.
-    listed: HashSet<String>,
+    /// The sessions that were listed when this began, and the files of what was stored, by UUID.
+    listed: HashMap<String, usize>,
+    stored: BTreeMap<String, Stored>,
 }
 
 /// Adds recordings.
@@ -84,17 +87,21 @@ pub(super) fn add(
     let archive_name = folder.display().to_string();
     let (mut added, mut known) = (Vec::new(), Vec::new());
     let mut failed = 0u64;
-    let adding = Adding {
+    let mut adding = Adding {
         archive: &archive,
         options,
         search: &search,
         servers: servers.as_ref(),
         redaction: &redaction,
         listed: listed(&archive)?,
+        stored: archive.recordings()?,
     };
     for file in &files {
         match adding.add(file) {
-            Ok(Ok(row)) => added.push(row),
+            Ok(Ok(row)) => {
+                adding.note(&row);
+                added.push(row);
+            }
             Ok(Err(uuid)) => known.push(uuid),
             Err(error) => {
                 failed += 1;
@@ -110,17 +117,21 @@ pub(super) fn add(
     Ok(0)
 }
 
-/// Lists the UUIDs of what an archive lists.
-pub(super) fn listed(archive: &Archive) -> anyhow::Result<HashSet<String>> {
+/// Counts the sessions of each recording that an archive lists, by UUID.
+pub(super) fn listed(archive: &Archive) -> anyhow::Result<HashMap<String, usize>> {
     let index = archive.index(|_| true)?;
-    Ok(index.listed.iter().map(|listed| index.text(listed.row.uuid).to_owned()).collect())
+    let mut sessions = HashMap::new();
+    for listed in &index.listed {
+        *sessions.entry(index.text(listed.row.uuid).to_owned()).or_default() += 1;
+    }
+    Ok(sessions)
 }
 
 /// Replaces folders by the recordings below them.
 fn expanded(typed: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in typed {
-        if !path.is_dir() {
+        if path.as_os_str() == "-" || !path.is_dir() {
             files.push(path.clone());
             continue;
         }
@@ -140,13 +151,28 @@ fn expanded(typed: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 impl Adding<'_> {
+    /// Remembers what was added, because the same recording may come once more.
+    fn note(&mut self, row: &AddedRow) {
+        self.listed.insert(row.uuid.clone(), row.sessions as usize);
+        let name = Path::new(&row.file).strip_prefix(self.archive.folder().root()).unwrap_or(Path::new(""));
+        let file = Stored { name: name.to_owned(), bytes: row.file_bytes, modified: SystemTime::now() };
+        self.stored.insert(row.uuid.clone(), file);
+    }
+
     /// Adds a recording; returns its UUID instead if it is there already.
     fn add(&self, path: &Path) -> anyhow::Result<Result<AddedRow, String>> {
         let recording = input::open(path)?;
         let uuid = hex(&recording.header().uuid);
         let cannot = || format!("cannot add `{}`", path.display());
-        let there = self.archive.recordings()?.get(&uuid).cloned();
-        if there.is_some() && self.listed.contains(&uuid) {
+        let there = self.stored.get(&uuid);
+        if there.is_some() && !self.options.redact.is_empty() {
+            bail!(
+                "cannot redact `{}`: the archive has this recording already, as it was added; add it to another archive",
+                path.display()
+            );
+        }
+        let sessions = outline(&recording).parts.len();
+        if there.is_some() && self.listed.get(&uuid).is_some_and(|listed| *listed >= sessions) {
             return Ok(Err(uuid));
         }
         let (stored, input_bytes) = match there {
@@ -169,12 +195,13 @@ impl Adding<'_> {
 
     /// Stores a recording with its names and without stack memory; returns its path, and the size that it had.
     fn store(&self, path: &Path, recording: &Recording, uuid: &str) -> anyhow::Result<(PathBuf, u64)> {
+        let input_bytes = recording.len_bytes();
         let found = verify(recording);
         let repaired;
         let recording = match found.problems.first() {
             None => recording,
             Some(_) if self.options.repair => {
-                let mut file = temporary()?;
+                let mut file = self.temporary()?;
                 repair(recording, file.as_file_mut())?;
                 repaired = input::open(file.path())?;
                 &repaired
@@ -183,36 +210,36 @@ impl Adding<'_> {
         };
         let loaded = Loaded::whole(path, recording, self.search);
         let known = Known::find(&loaded, self.servers, Extras::default(), &Unwatched)?;
-        let packed = made(recording.header().uuid, |writer| Ok(known.write(writer).map(drop)?))?;
+        let packed = self.made(recording.header().uuid, |writer| Ok(known.write(writer).map(drop)?))?;
         let recording = input::open(packed.path())?;
         let loaded = Loaded::whole(packed.path(), &recording, self.search);
-        let compacted =
-            made(recording.header().uuid, |writer| Ok(compact(&loaded, self.redaction, writer).map(drop)?))?;
+        let compacted = self.made(recording.header().uuid, |writer| {
+            Ok(compact(&loaded, self.redaction, writer).map(drop)?)
+        })?;
         let parts = &outline(&input::open(compacted.path())?).parts;
         let partition = rows::partition(parts, parts.part(0));
         let mut from = File::open(compacted.path())?;
         let stored = self.archive.store(&partition, uuid, |file| io::copy(&mut from, file).map(drop))?;
-        Ok((stored, fs::metadata(path).map_or(recording.len_bytes(), |meta| meta.len())))
+        Ok((stored, input_bytes))
     }
-}
 
-fn temporary() -> anyhow::Result<NamedTempFile> {
-    let folder = std::env::temp_dir();
-    NamedTempFile::new().with_context(|| {
-        format!("cannot write into the folder for temporary files `{}`: set TMPDIR", folder.display())
-    })
-}
+    fn temporary(&self) -> anyhow::Result<NamedTempFile> {
+        let folder = self.archive.folder();
+        folder.temporary().with_context(|| format!("cannot write into `{}`", folder.root().display()))
+    }
 
-/// Writes a recording into a temporary file.
-fn made(
-    uuid: [u8; 16],
-    fill: impl FnOnce(&mut Writer) -> anyhow::Result<()>,
-) -> anyhow::Result<NamedTempFile> {
-    let file = temporary()?;
-    let mut writer = Writer::create(file.as_file().try_clone()?, uuid)?;
-    fill(&mut writer)?;
-    writer.finish()?;
-    Ok(file)
+    /// Writes a recording into a temporary file of the archive, which `gc` removes if this is interrupted.
+    fn made(
+        &self,
+        uuid: [u8; 16],
+        fill: impl FnOnce(&mut Writer) -> anyhow::Result<()>,
+    ) -> anyhow::Result<NamedTempFile> {
+        let file = self.temporary()?;
+        let mut writer = Writer::create(file.as_file().try_clone()?, uuid)?;
+        fill(&mut writer)?;
+        writer.finish()?;
+        Ok(file)
+    }
 }
 
 /// Writes the rows of a stored recording, by the names that are in it; returns the number of sessions and samples, and the bytes of
@@ -274,6 +301,9 @@ pub(super) fn get(
     let found = Found::new(archive, &options.chosen)?.or_none(archive)?;
     let (uuids, stored) = (found.uuids(), archive.recordings()?);
     let to = &options.output;
+    if to.as_os_str() == "-" {
+        bail!("a recording is written into a file or a folder: name one with -o");
+    }
     let is_folder = to.is_dir() || uuids.len() > 1;
     if is_folder {
         fs::create_dir_all(to).with_context(|| format!("cannot create the folder `{}`", to.display()))?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::SystemTime;
 
+use anyhow::bail;
 use icecore_archive::archive::{Archive, MAX_MERGED};
 use icecore_archive::folder::Stored;
 use icecore_archive::read::Readable;
@@ -82,6 +83,10 @@ pub(super) fn verify(
         for (uuid, file) in stored.iter().filter(|(uuid, _)| !listed.contains(&***uuid)) {
             let file = below(archive, &file.name);
             verified.problem(file, format!("the recording {uuid} is not listed"), Some(REINDEX));
+        }
+        for file in archive.strays(&stored)? {
+            let cause = "it has rows of recordings that are not here, or the archive has not written it";
+            verified.problem(file.display().to_string(), cause, None);
         }
     }
     verified.ok = verified.problems.is_empty();
@@ -224,7 +229,12 @@ pub(super) fn reindex(
         })?;
     } else {
         let listed = listed(archive)?;
-        for (uuid, file) in stored.into_iter().filter(|(uuid, _)| !listed.contains(uuid)) {
+        let is_listed = |uuid: &String, file: &Stored| {
+            let sessions =
+                || Some(outline(&input::open(&archive.folder().path(&file.name)).ok()?).parts.len());
+            listed.get(uuid).is_some_and(|listed| sessions().is_none_or(|sessions| *listed >= sessions))
+        };
+        for (uuid, file) in stored.into_iter().filter(|(uuid, file)| !is_listed(uuid, file)) {
             match list(archive, &archive.folder().path(&file.name), &uuid) {
                 Ok(_) => done.recordings.push(uuid),
                 Err(error) => {
@@ -253,11 +263,18 @@ fn anew(
     // A recording of several sessions has rows in several partitions.
     let mut of_partition: BTreeMap<Partition, BTreeSet<String>> = BTreeMap::new();
     for (uuid, file) in stored {
-        let recording = match input::open(&archive.folder().path(&file.name)) {
+        let path = archive.folder().path(&file.name);
+        let whole = input::open(&path).map_err(anyhow::Error::new).and_then(|recording| {
+            match check(&recording).problems.first() {
+                None => Ok(recording),
+                Some(problem) => bail!("`{}` is damaged: {}; its rows stay", path.display(), problem.cause),
+            }
+        });
+        let recording = match whole {
             Ok(recording) => recording,
             Err(error) => {
                 unread += 1;
-                failed(&error.into());
+                failed(&error);
                 continue;
             }
         };
@@ -276,6 +293,8 @@ fn anew(
         }
         archive.rewrite(&partition, all, &uuids, &pool)?;
     }
+    // Rows that stay lie in files with others that were written anew.
+    archive.compact()?;
     Ok(unread)
 }
 

@@ -1,8 +1,11 @@
 //! `archive list` and `archive show`: which recordings there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use icecore_archive::Text;
 use icecore_archive::archive::{Archive, Listed};
+use icecore_archive::partition::NO_SERVICE;
+use icecore_archive::schema::RecordingRow;
 use serde::Serialize;
 
 use super::super::{Streams, emit};
@@ -36,13 +39,13 @@ struct Row {
 }
 
 impl Row {
-    fn new(found: &Found, Listed { row, partition }: &Listed) -> Self {
+    fn new(found: &Found, Listed { row, .. }: &Listed) -> Self {
         let text = |text| found.index.text(text).to_owned();
         Self {
             uuid: text(row.uuid),
             recording_id: row.recording.get(),
             host: text(row.host),
-            service: partition.service.clone(),
+            service: service(found, row).to_owned(),
             kernel_release: text(row.kernel),
             arch: text(row.arch),
             labels: row.labels.iter().map(|(key, value)| (text(*key), text(*value))).collect(),
@@ -59,6 +62,13 @@ impl Row {
             file_bytes: row.file_bytes,
         }
     }
+}
+
+/// The service of a session, as it was written.
+pub(super) fn service<'f>(found: &'f Found, row: &RecordingRow) -> &'f str {
+    let is_service = |label: &&(Text, Text)| found.index.text(label.0) == "service";
+    let service = row.labels.iter().find(is_service).map(|label| found.index.text(label.1));
+    service.filter(|name| !name.is_empty()).unwrap_or(NO_SERVICE)
 }
 
 /// The sessions that are selected.
@@ -130,7 +140,12 @@ impl List {
             page.table(&table);
             page.gap();
         }
-        page.line(&things(self.rows.len() as u64, "recording"));
+        let uuids: BTreeSet<&str> = self.rows.iter().map(|row| &*row.uuid).collect();
+        let sessions = match self.rows.len() {
+            sessions if sessions > uuids.len() => format!(", {}", things(sessions as u64, "session")),
+            _ => String::new(),
+        };
+        page.line(&format!("{}{sessions}", things(uuids.len() as u64, "recording")));
     }
 }
 

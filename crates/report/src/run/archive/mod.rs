@@ -9,7 +9,7 @@ mod view;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use icecore_archive::archive::{Index, Listed};
 use icecore_archive::{Archive, Folder, Selection};
 
@@ -49,7 +49,14 @@ impl Found {
     }
 
     fn of(archive: &Archive, selection: &Selection) -> anyhow::Result<Self> {
-        let index = archive.index(|partition| selection.may_be_in(partition))?;
+        let index = archive.index(|partition| selection.may_be_in(partition));
+        let index = index.map_err(|error| {
+            let folder = archive.folder().root().display();
+            anyhow!(
+                "{:#}; mend it with `icecore-report archive {folder} reindex --all`",
+                anyhow::Error::new(error)
+            )
+        })?;
         let listed = index.listed.iter().filter(|listed| selection.has(&index, listed)).cloned().collect();
         Ok(Self { index, listed })
     }

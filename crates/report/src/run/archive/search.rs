@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::super::{Streams, emit};
 use super::Found;
-use super::listing::{moment, name};
+use super::listing::{moment, name, service};
 use crate::cli::{Global, Search};
 use icecore_text::glob::is_like;
 use icecore_text::quantity::{count, percent, ratio, things};
@@ -115,13 +115,13 @@ pub(super) fn search(
             && is(&options.build_id, it.build_id)
     });
     let hit = |it: Candidate| {
-        let Listed { row, partition } = sessions[&it.session];
+        let Listed { row, .. } = sessions[&it.session];
         let text = |text: Option<Text>| text.map(|text| pool.text(text).to_owned());
         let whole = it.event.and_then(|event| wholes.get(&(it.session, event.0))).copied().unwrap_or(0);
         Hit {
             uuid: found.index.text(row.uuid).to_owned(),
             host: found.index.text(row.host).to_owned(),
-            service: partition.service.clone(),
+            service: service(&found, row).to_owned(),
             start_unix_us: row.span_us.0,
             function: text(it.function),
             image: text(it.image),

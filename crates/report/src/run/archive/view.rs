@@ -1,6 +1,7 @@
 //! Views of selected recordings: the command line of the view, with the files of the selection.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -10,9 +11,10 @@ use icecore_format::read::Recording;
 use icecore_format::write::Writer;
 use icecore_profile::random_uuid;
 use icecore_profile::recording::load::parts::MAX_PARTS;
-use tempfile::TempPath;
+use tempfile::TempDir;
 
 use super::super::{Streams, again};
+use super::add::listed;
 use super::{Found, now_us, selection};
 use crate::cli::{Action, Began, Global};
 use crate::input;
@@ -98,7 +100,7 @@ pub(super) fn view(
                 file.clone().into_os_string()
             } else {
                 merged = merged_file(&files)?;
-                merged.as_os_str().to_owned()
+                merged.1.as_os_str().to_owned()
             };
             arguments.push(file);
             arguments.extend(function.map(OsString::from));
@@ -109,6 +111,9 @@ pub(super) fn view(
         ),
     }
     again(arguments, global, streams).map_err(|cause| {
+        // It would name a file that nobody typed.
+        let is_late = cause.starts_with("unexpected argument");
+        let cause = if is_late { "the selection comes before the options".to_owned() } else { cause };
         anyhow::anyhow!("{cause}; write `archive DIR {} [SELECTION] [OPTIONS]`", name.display())
     })?
 }
@@ -154,6 +159,16 @@ fn files(archive: &Archive, terms: Option<&str>, began: &Began) -> anyhow::Resul
 fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> {
     let found = found.or_none(archive)?;
     let stored = archive.recordings()?;
+    let sessions = listed(archive)?;
+    for uuid in found.uuids() {
+        let selected = found.listed.iter().filter(|it| found.index.text(it.row.uuid) == uuid).count();
+        if sessions.get(uuid).is_some_and(|sessions| *sessions > selected) {
+            bail!(
+                "the recording {uuid} has sessions that are not selected, and views show whole recordings: get it, and select with --host, \
+                 --from and --to"
+            );
+        }
+    }
     let path = |uuid: &str| {
         let file = stored
             .get(uuid)
@@ -164,7 +179,7 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> 
 }
 
 /// Merges recordings into a temporary file.
-fn merged_file(files: &[PathBuf]) -> anyhow::Result<TempPath> {
+fn merged_file(files: &[PathBuf]) -> anyhow::Result<(TempDir, PathBuf)> {
     if files.len() > MAX_PARTS {
         bail!(
             "{} recordings are selected, and a view shows at most {MAX_PARTS} merged: select fewer, or ask the tables (docs/FLEET.md)",
@@ -172,15 +187,19 @@ fn merged_file(files: &[PathBuf]) -> anyhow::Result<TempPath> {
         );
     }
     let recordings = files.iter().map(|path| input::open(path)).collect::<Result<Vec<Recording>, _>>()?;
-    let file = tempfile::Builder::new().prefix("selected-").suffix(".icecore").tempfile();
-    let file = file.context("cannot write into the folder for temporary files: set TMPDIR")?;
-    let mut writer = Writer::create(file.as_file().try_clone()?, random_uuid()?)?;
+    let cannot = || {
+        let folder = std::env::temp_dir();
+        format!("cannot write into the folder for temporary files `{}`: set TMPDIR", folder.display())
+    };
+    let folder = tempfile::tempdir().with_context(cannot)?;
+    let path = folder.path().join("selection.icecore");
+    let mut writer = Writer::create(File::create_new(&path).with_context(cannot)?, random_uuid()?)?;
     let merged = merge(&recordings, &mut writer);
     merged.map_err(|(number, error)| {
         anyhow::Error::new(error).context(format!("cannot merge `{}`", files[number].display()))
     })?;
-    writer.finish()?;
-    Ok(file.into_temp_path())
+    writer.finish().with_context(cannot)?;
+    Ok((folder, path))
 }
 
 #[cfg(test)]
