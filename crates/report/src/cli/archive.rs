@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use icecore_archive::select::{Moment, Stretch};
-use icecore_edit::compact::Redact;
 
-use super::Lookup;
-use super::file::redact;
+use super::{Lookup, Redacted};
 
 /// `archive`
 #[derive(Debug, Args)]
@@ -112,12 +110,9 @@ pub struct Add {
     /// Add what is intact of damaged recordings, and of those that were not closed; else they are refused
     #[arg(long)]
     pub repair: bool,
-    /// Replace texts by pseudonyms, as `compact --redact` does: args, paths, comm, labels, host
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = redact(), hide_possible_values = true)]
-    pub redact: Vec<Redact>,
-    /// Derive the pseudonyms from the content of this file, which must stay secret
-    #[arg(long, value_name = "FILE", requires = "redact")]
-    pub redact_key: Option<PathBuf>,
+    /// What is replaced by pseudonyms, as `compact` does.
+    #[command(flatten)]
+    pub redacted: Redacted,
     /// Where images and debug files are found.
     #[command(flatten)]
     pub lookup: Lookup,

@@ -190,15 +190,23 @@ pub struct Compact {
     /// Where to write
     #[command(flatten)]
     pub output: Output,
+    /// What is replaced by pseudonyms.
+    #[command(flatten)]
+    pub redacted: Redacted,
+    /// Where images and debug files are found.
+    #[command(flatten)]
+    pub lookup: Lookup,
+}
+
+/// Which texts are replaced by pseudonyms.
+#[derive(Debug, Args)]
+pub struct Redacted {
     /// Replace texts by pseudonyms: args, paths, comm (names of threads and processes), labels, host
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = redact(), hide_possible_values = true)]
     pub redact: Vec<Redact>,
     /// Derive the pseudonyms from the content of this file, which must stay secret
     #[arg(long, value_name = "FILE", requires = "redact")]
     pub redact_key: Option<PathBuf>,
-    /// Where images and debug files are found.
-    #[command(flatten)]
-    pub lookup: Lookup,
 }
 
 words!(redact: Redact { Args: "args", Paths: "paths", Comm: "comm", Labels: "labels", Host: "host" });

@@ -28,7 +28,7 @@ use clap::{Args, ValueEnum};
 
 pub use archive::{Action, Add, Archive, Began, Chosen, Get, Reindex, Search, Verify as VerifyArchive};
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
-pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Repair, Verify};
+pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redacted, Repair, Verify};
 pub use html::{CODE, Html};
 pub use lookup::Lookup;
 pub use parquet::Parquet;

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use icecore_edit::Error;
+use icecore_edit::compact::Redaction;
 use icecore_format::write::Writer;
 use serde::Serialize;
 
@@ -73,6 +74,17 @@ fn write<T>(
         Ok(error) => anyhow!(error).context(create()),
         Err(other) => other,
     })
+}
+
+/// Reads how texts are replaced by pseudonyms.
+pub(super) fn redaction(options: &cli::Redacted) -> anyhow::Result<Redaction> {
+    let key = match &options.redact_key {
+        Some(path) => {
+            std::fs::read(path).with_context(|| format!("cannot read the key `{}`", path.display()))?
+        }
+        None => Vec::new(),
+    };
+    Ok(Redaction::new(&options.redact, &key))
 }
 
 /// Refuses an output that is an input, that exists and may not be replaced, or that cannot be a file.

@@ -17,6 +17,7 @@ use icecore_format::write::Writer;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use super::super::edit::redaction;
 use super::super::parquet::{Sessions, sessions};
 use super::super::{Streams, emit, lookup, screen};
 use super::Found;
@@ -77,11 +78,7 @@ pub(super) fn add(
 ) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
     let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
-    let key = match &options.redact_key {
-        Some(path) => fs::read(path).with_context(|| format!("cannot read the key `{}`", path.display()))?,
-        None => Vec::new(),
-    };
-    let redaction = Redaction::new(&options.redact, &key);
+    let redaction = redaction(&options.redacted)?;
     let files = expanded(&options.files)?;
     let archive = Archive::open_or_create(Folder::new(folder))?;
     let archive_name = folder.display().to_string();
@@ -165,7 +162,7 @@ impl Adding<'_> {
         let uuid = hex(&recording.header().uuid);
         let cannot = || format!("cannot add `{}`", path.display());
         let there = self.stored.get(&uuid);
-        if there.is_some() && !self.options.redact.is_empty() {
+        if there.is_some() && !self.options.redacted.redact.is_empty() {
             bail!(
                 "cannot redact `{}`: the archive has this recording already, as it was added; add it to another archive",
                 path.display()

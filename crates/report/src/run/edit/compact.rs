@@ -1,10 +1,9 @@
 //! `compact`: replaces registers and stack memory by the stacks that were unwound from them.
 
-use anyhow::Context as _;
-use icecore_edit::compact::{Compact, Redaction, compact};
+use icecore_edit::compact::{Compact, compact};
 
 use super::super::{Streams, emit, lookup};
-use super::{Written, cannot, left_out_text, write};
+use super::{Written, cannot, left_out_text, redaction, write};
 use crate::cli::{self, Global};
 use crate::input;
 use icecore_profile::named::pipeline::Loaded;
@@ -19,13 +18,7 @@ pub(in crate::run) fn run(
 ) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
     let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
-    let key = match &options.redact_key {
-        Some(path) => {
-            std::fs::read(path).with_context(|| format!("cannot read the key `{}`", path.display()))?
-        }
-        None => Vec::new(),
-    };
-    let redaction = Redaction::new(&options.redact, &key);
+    let redaction = redaction(&options.redacted)?;
     let recording = input::open(&options.file)?;
     let loaded = Loaded::whole(&options.file, &recording, &search);
     let written = write("icecore.compact/1", &options.output, &[&options.file], |writer| {
