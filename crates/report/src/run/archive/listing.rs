@@ -34,7 +34,7 @@ struct Row {
     named_share: Option<f64>,
     lost_share: Option<f64>,
     recorder_cpu_ns: Option<i64>,
-    /// The size of the recording before it was added.
+    /// The size of the recording in the archive.
     file_bytes: i64,
 }
 
