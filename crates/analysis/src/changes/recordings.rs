@@ -9,12 +9,15 @@
 //! ```
 //!
 //! A step counts if neither the spread of the recordings (Student's t) nor their samples (normal, and the exact binomial test)
-//! explain it, after correction for all places in a row and for all rows. Nothing in this module is random but the simulation of
+//! explain it, after correction for all places in a row and for all rows. By the same model, [`sides`] compares recordings that follow no
+//! order: one host with the others. Nothing in this module is random but the simulation of
 //! what residuals look like, whose seed is fixed.
 //!
 //! # Source
 //! Moderated variances: Smyth, "Linear models and empirical Bayes methods" (2004). Variance between recordings: DerSimonian and
 //! Laird, "Meta-analysis in clinical trials" (1986).
+
+pub mod sides;
 
 use std::ops::Range;
 
@@ -32,6 +35,8 @@ use crate::compare::judge::{FEWEST_SAMPLES, POWER, student};
 
 /// The least number of recordings of a level.
 pub const SHORTEST: usize = 3;
+/// The least number of recordings that show how they differ.
+pub const FEWEST: usize = 5;
 
 /// A row shows how recordings differ if each has so many samples of it on average: fewer are too uneven.
 const TELLING: u64 = 5;
@@ -144,7 +149,7 @@ impl Search {
             wholes,
             tested,
         };
-        if places > 0 {
+        if len >= FEWEST {
             let telling = all.iter().map(Vec::as_slice).filter(|row| counted(row) >= TELLING * len as u64);
             let telling: Vec<&[Point]> = telling.collect();
             search.between = search.between(&telling);
@@ -259,8 +264,14 @@ impl Search {
 
     /// Returns the probability that chance makes a step from `left` to `right` as clear as this one, at any place.
     fn p(&self, piece: &Piece, left: Range<usize>, right: Range<usize>) -> f64 {
+        let noise = self.noise(piece, &left, &right);
+        Self::p_here(piece, left, right, noise) * self.places
+    }
+
+    /// Returns the probability that chance makes as clear a step at this place.
+    fn p_here(piece: &Piece, left: Range<usize>, right: Range<usize>, noise: Noise) -> f64 {
         let difference = piece.mean(right.clone()) - piece.mean(left.clone());
-        let Noise { of_spread, degrees, of_samples } = self.noise(piece, &left, &right);
+        let Noise { of_spread, degrees, of_samples } = noise;
         if difference.abs() < WORTH_TESTING * of_spread.max(of_samples).sqrt() || degrees <= 0.0 {
             return 1.0;
         }
@@ -281,7 +292,7 @@ impl Search {
             Some(few) => by_spread(-normal().inverse_cdf((few.p() / 2.0).max(f64::MIN_POSITIVE))),
             None => by_spread(difference / of_spread.sqrt()).max(by_samples),
         };
-        p.max(exact) * self.places
+        p.max(exact)
     }
 
     fn noise(&self, piece: &Piece, left: &Range<usize>, right: &Range<usize>) -> Noise {

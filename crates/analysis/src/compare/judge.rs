@@ -195,7 +195,7 @@ fn p_value(delta: f64, noise: Noise) -> f64 {
 /// Returns the largest p-value of a row that is called changed.
 ///
 /// # Source   Benjamini and Hochberg 1995
-fn threshold(mut p: Vec<f64>, level: f64) -> f64 {
+pub(crate) fn threshold(mut p: Vec<f64>, level: f64) -> f64 {
     p.sort_unstable_by(f64::total_cmp);
     let of_rank = |rank: usize| level * (rank + 1) as f64 / p.len() as f64;
     let last = (0..p.len()).rev().find(|rank| p[*rank] <= of_rank(*rank));

@@ -25,6 +25,19 @@ pub struct Point {
     pub excess: f64,
 }
 
+impl Point {
+    /// Makes a point of samples that are taken as independent: nothing says how they follow each other.
+    pub fn of_counts(rate: f64, samples: u64, whole: f64) -> Self {
+        let whole = whole.max(1.0);
+        let error = (rate * (1.0 - rate).max(0.0) / whole + whole.powi(-2)).sqrt();
+        let (low, high) = ((rate - NORMAL * error).max(0.0), rate + NORMAL * error);
+        Self { rate, error, low, high, samples, whole, excess: 1.0 }
+    }
+}
+
+/// The quantile of the normal distribution that one in forty exceeds.
+const NORMAL: f64 = 1.96;
+
 /// Measures one row.
 pub fn point(seen: RecordedRow<'_>, piece: Coverage) -> Point {
     let pulls = seen.pulls();

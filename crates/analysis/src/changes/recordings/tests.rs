@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use super::*;
 
 /// The highest probability that any row of a set shows a step.
-const FALSE_ALARMS: f64 = 0.05;
+pub(super) const FALSE_ALARMS: f64 = 0.05;
 /// Simulated sets of recordings.
 const SETS: u64 = 2_000;
 /// Rows of each.
@@ -11,18 +11,18 @@ const ROWS: usize = 40;
 
 /// Recordings of one program.
 #[derive(Debug, Clone, Copy)]
-struct Program<'a> {
-    rows: usize,
+pub(super) struct Program<'a> {
+    pub(super) rows: usize,
     /// Samples of each recording.
-    lens: &'a [u64],
+    pub(super) lens: &'a [u64],
     /// Variance of the logarithm of a share from one recording to the next, by row.
-    differs: fn(usize) -> f64,
+    pub(super) differs: fn(usize) -> f64,
     /// From this recording on, row 3 has this share instead of its own.
-    step: Option<(usize, f64)>,
+    pub(super) step: Option<(usize, f64)>,
 }
 
 /// The share of row 3.
-const OWN: f64 = 0.054;
+pub(super) const OWN: f64 = 0.054;
 
 fn search(rows: &[Vec<Point>]) -> Search {
     Search::new(rows, rows, FALSE_ALARMS)
@@ -34,7 +34,7 @@ fn even(random: &mut Xoshiro256PlusPlus) -> f64 {
 
 impl Program<'_> {
     /// Draws the samples of every recording; returns the points of each row.
-    fn recorded(&self, seed: u64) -> Vec<Vec<Point>> {
+    pub(super) fn recorded(&self, seed: u64) -> Vec<Vec<Point>> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut rows = vec![Vec::new(); self.rows];
         for (position, len) in self.lens.iter().enumerate() {
@@ -93,11 +93,11 @@ impl Program<'_> {
     }
 }
 
-const NOT: fn(usize) -> f64 = |_| 0.0;
-const A_LITTLE: fn(usize) -> f64 = |_| 0.01;
-const MUCH: fn(usize) -> f64 = |_| 0.09;
+pub(super) const NOT: fn(usize) -> f64 = |_| 0.0;
+pub(super) const A_LITTLE: fn(usize) -> f64 = |_| 0.01;
+pub(super) const MUCH: fn(usize) -> f64 = |_| 0.09;
 /// A tenth of the rows differs much, as those of programs that seed their hashes.
-const SOME_MUCH: fn(usize) -> f64 = |row| if row % 10 == 4 { 0.25 } else { 0.0 };
+pub(super) const SOME_MUCH: fn(usize) -> f64 = |row| if row % 10 == 4 { 0.25 } else { 0.0 };
 
 /// Lengths of recordings: alike, mixed, and sorted, as after the rate or the length was raised.
 fn lengths() -> Vec<Vec<u64>> {
