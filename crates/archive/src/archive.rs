@@ -5,6 +5,7 @@
 //! recordings/day=YYYY-MM-DD/service=NAME/UUID.icecore          compacted recordings with their names
 //! TABLE/day=YYYY-MM-DD/service=NAME/UUID.parquet               their rows
 //! TABLE/day=YYYY-MM-DD/service=NAME/merged-E-HASH.parquet      the rows of several (`merge`)
+//! daily/day=YYYY-MM-DD/service=NAME/NUMBER.parquet             the sums of those that were pruned (`prune`)
 //! .tmp/                                                        what is being written
 //! ```
 //!
@@ -39,7 +40,7 @@ pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 /// The rows that a table may have after merging: they lie in memory meanwhile, with 100 to 400 bytes each.
 pub const MAX_MERGED: u64 = 4_000_000;
 /// How often a folder is read again that others change meanwhile.
-const TRIES: u32 = 20;
+pub(crate) const TRIES: u32 = 20;
 
 /// The names of all tables.
 pub const TABLES: [&str; 6] = [
@@ -226,36 +227,41 @@ impl Archive {
     pub fn scrub<R: Readable>(&self, partition: &Partition) -> Result<Vec<PathBuf>, Error> {
         let mut wrong = Vec::new();
         for part in settle(self.parts(R::TABLE, partition)?).0 {
-            let path = self.folder.path(&part.file.name);
-            let is_same = || -> io::Result<bool> {
-                let mut pool = Pool::default();
-                let file = TableFile::open(R::TABLE, &path).map_err(cause)?;
-                if !file.is_ours() {
-                    return Ok(true);
-                }
-                let mut rows = file.read::<R>(&mut pool).map_err(cause)?;
-                let origin = Origin { recordings: file.recordings, epoch: file.epoch };
-                let mut again = Vec::new();
-                write(&mut rows, &pool, &origin, &mut again).map_err(cause)?;
-                Ok(fs::read(&path)? == again)
-            };
-            match is_same() {
-                Ok(true) => {}
-                Ok(false) => wrong.push(path),
-                // A neighbour merged it with others.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(Error::Read { path, source }),
-            }
+            wrong.extend(self.scrub_file::<R>(&part.file.name)?);
         }
         Ok(wrong)
     }
 
-    fn read_error(&self, name: &Path, source: io::Error) -> Error {
+    /// Returns the path of a file if it is not what its rows give.
+    pub(crate) fn scrub_file<R: Readable>(&self, name: &Path) -> Result<Option<PathBuf>, Error> {
+        let path = self.folder.path(name);
+        let is_same = || -> io::Result<bool> {
+            let mut pool = Pool::default();
+            let file = TableFile::open(R::TABLE, &path).map_err(cause)?;
+            if !file.is_ours() {
+                return Ok(true);
+            }
+            let mut rows = file.read::<R>(&mut pool).map_err(cause)?;
+            let origin = Origin { recordings: file.recordings, epoch: file.epoch };
+            let mut again = Vec::new();
+            write(&mut rows, &pool, &origin, &mut again).map_err(cause)?;
+            Ok(fs::read(&path)? == again)
+        };
+        match is_same() {
+            Ok(true) => Ok(None),
+            Ok(false) => Ok(Some(path)),
+            // A neighbour merged it with others.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    pub(crate) fn read_error(&self, name: &Path, source: io::Error) -> Error {
         Error::Read { path: self.folder.path(name), source }
     }
 
     /// Lists the files of a table in one partition.
-    fn parts(&self, table: &str, partition: &Partition) -> Result<Vec<Part>, Error> {
+    pub(crate) fn parts(&self, table: &str, partition: &Partition) -> Result<Vec<Part>, Error> {
         let mut tries = 0;
         loop {
             let part = |file: Stored| {
@@ -271,7 +277,7 @@ impl Archive {
     }
 
     /// Lists the files of a table by partition.
-    fn partitions(&self, table: &str) -> Result<BTreeMap<Partition, Vec<Stored>>, Error> {
+    pub(crate) fn partitions(&self, table: &str) -> Result<BTreeMap<Partition, Vec<Stored>>, Error> {
         let mut partitions: BTreeMap<Partition, Vec<Stored>> = BTreeMap::new();
         for file in self.listed_files(Path::new(table))? {
             if let Some(partition) = Partition::in_path(&file.name) {
@@ -281,13 +287,15 @@ impl Archive {
         Ok(partitions)
     }
 
-    /// Merges the files of every day and service into one of each table, and removes those that do not count. Returns how many files there
-    /// were and are, and the partitions that are left as they are because a table has more than [`MAX_MERGED`] rows.
+    /// Merges the files of every day and service into one of each table, and removes those that do not count, and the rows of recordings that
+    /// were pruned. Returns how many files there were and are, and the partitions that are left as they are because a table has more than
+    /// [`MAX_MERGED`] rows.
     ///
     /// # Errors
     /// If a file cannot be read, written or removed. Nothing is lost then.
     pub fn compact(&self) -> Result<Compacted, Error> {
         let mut done = Compacted::default();
+        self.complete_pruning()?;
         self.compact_table::<SampleRow>(&mut done)?;
         self.compact_table::<StackRow>(&mut done)?;
         self.compact_table::<FunctionRow>(&mut done)?;
@@ -347,11 +355,11 @@ impl Archive {
         live.iter().map(rows).sum()
     }
 
-    fn remove_parts(&self, parts: &[Part]) -> Result<(), Error> {
+    pub(crate) fn remove_parts(&self, parts: &[Part]) -> Result<(), Error> {
         parts.iter().try_for_each(|part| self.remove(&part.file.name))
     }
 
-    fn remove(&self, name: &Path) -> Result<(), Error> {
+    pub(crate) fn remove(&self, name: &Path) -> Result<(), Error> {
         self.folder.remove(name).map_err(|source| Error::Write { path: self.folder.path(name), source })
     }
 
@@ -389,7 +397,7 @@ impl Archive {
 
     /// Lists the files of a part of the archive. A listing that changes meanwhile may lack both a file that was merged and the one into which
     /// it went; two equal ones lack nothing.
-    fn listed_files(&self, part: &Path) -> Result<Vec<Stored>, Error> {
+    pub(crate) fn listed_files(&self, part: &Path) -> Result<Vec<Stored>, Error> {
         let list = || self.folder.list(part).map_err(|source| self.read_error(part, source));
         let mut listed = list()?;
         for _ in 0..TRIES {
@@ -485,12 +493,13 @@ impl Archive {
         Ok(strays)
     }
 
-    /// Removes what writers that are gone have left, and files of tables that were merged into others; returns it. In `.tmp`, what is
-    /// younger than [`GRACE`] may be a file that is being written.
+    /// Removes what writers that are gone have left, what interrupted prunings have left, and files of tables that were merged into others;
+    /// returns the files. In `.tmp`, what is younger than [`GRACE`] may be a file that is being written.
     ///
     /// # Errors
     /// If a file cannot be removed.
     pub fn collect_garbage(&self, now: SystemTime) -> Result<Vec<Stored>, Error> {
+        self.complete_pruning()?;
         let temporary = || self.folder.path(Path::new(".tmp"));
         let unfinished =
             self.folder.unfinished().map_err(|source| Error::Read { path: temporary(), source })?;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
@@ -147,14 +147,23 @@ pub(crate) fn write_table<R: Row>(
         return Ok(());
     }
     let name = partition.folder(R::TABLE).join(format!("{name}.parquet"));
-    let path = folder.path(&name);
-    let filled = folder.publish(&name, true, |file| {
+    let bytes = write_file((folder, &name, true), rows, (pool, origin))?.unwrap_or(0);
+    let (path, rows) = (folder.path(&name), rows.len() as u64);
+    written.push(Written { table: R::TABLE, path, rows, bytes });
+    Ok(())
+}
+
+/// Writes a file of a table; returns its size, or `None` if there is a file of this name, and it is not replaced.
+pub(crate) fn write_file<R: Row>(
+    (folder, name, replaces): (&Folder, &Path, bool),
+    rows: &mut [R],
+    (pool, origin): (&Pool, &Origin),
+) -> Result<Option<u64>, Error> {
+    let filled = folder.publish(name, replaces, |file| {
         write(rows, pool, origin, io::BufWriter::new(&mut *file)).map_err(cause)?;
         Ok(file.metadata()?.len())
     });
-    let bytes = filled.map_err(|source| Error::Write { path: path.clone(), source })?.unwrap_or(0);
-    written.push(Written { table: R::TABLE, path, rows: rows.len() as u64, bytes });
-    Ok(())
+    filled.map_err(|source| Error::Write { path: folder.path(name), source })
 }
 
 /// Names the files of these rows by their sessions.

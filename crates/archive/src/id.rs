@@ -20,6 +20,11 @@ impl Id {
         Self((u64::from_le_bytes(first) >> 1).cast_signed())
     }
 
+    /// Returns the id of a session, given the identity of its file and its position in it.
+    pub fn of_session(uuid: &[u8], part: u32) -> Self {
+        Self::of(&[uuid, &part.to_le_bytes()])
+    }
+
     /// Takes a number as tables store it.
     pub(crate) fn read(number: i64) -> Self {
         Self(number)

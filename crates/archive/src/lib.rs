@@ -9,12 +9,13 @@
 //! | [`mod@column`] | columns of rows, and how Parquet stores them |
 //! | [`table`] | a table as one file |
 //! | [`read`] | the rows of a file |
-//! | [`schema`] | the six tables |
+//! | [`schema`] | the tables |
 //! | [`rows`] | the rows of a recording |
 //! | [`folder`] | files that appear whole or not at all |
 //! | [`dataset`] | tables of many recordings, as files in folders |
 //! | [`merge`] | which files of a table count |
 //! | [`archive`] | recordings and their tables in one folder |
+//! | [`prune`] | recordings that go, and the daily sums that stay |
 //! | [`select`] | selections of sessions |
 //!
 //! A room uses rooms above it in this list, and none below.
@@ -27,6 +28,7 @@ mod id;
 pub mod merge;
 pub mod partition;
 mod pool;
+pub mod prune;
 pub mod read;
 pub mod rows;
 pub mod schema;

@@ -32,6 +32,13 @@ impl Partition {
         [part, &format!("day={}", self.day), &format!("service={}", self.service)].iter().collect()
     }
 
+    /// Returns the begin of the day, µs since 1970-01-01 UTC.
+    pub fn begin_us(&self) -> i64 {
+        let date = self.day.parse::<jiff::civil::Date>().ok();
+        let begin = date.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        begin.map_or(0, |begin| begin.timestamp().as_microsecond())
+    }
+
     /// Finds the partition in the path of a file.
     pub fn in_path(path: &Path) -> Option<Self> {
         let mut parts = path.parent()?.iter().rev().map(|part| part.to_str());
@@ -92,5 +99,7 @@ mod tests {
         assert_eq!((one.len(), one == other), (MAX_NAME, false));
         assert!(folder_name(&"ü".repeat(100)).contains("%C3%BC-"));
         assert_eq!(day(86_400_000_000 * 366), "1971-01-02");
+        let partition = Partition { day: "1971-01-02".into(), service: String::new() };
+        assert_eq!(partition.begin_us(), 86_400_000_000 * 366);
     }
 }

@@ -107,7 +107,7 @@ impl<'a, 'p> Maker<'a, 'p> {
         let (loaded, profile) = (report.loaded, &report.profile);
         let (parts, names) = (&loaded.tables.parts, &profile.names);
         let uuid = loaded.recording.header().uuid;
-        let ids = (0..parts.len() as u32).map(|part| Id::of(&[&uuid, &part.to_le_bytes()])).collect();
+        let ids = (0..parts.len() as u32).map(|part| Id::of_session(&uuid, part)).collect();
         let locator = Locator::new(&loaded.tables, &loaded.spaces);
         let mut digits = |bytes: &[u8]| (!bytes.is_empty()).then(|| pool.add(&hex(bytes)));
         let build_ids: Vec<Option<Text>> = locator.images.iter().map(|it| digits(&it.build_id)).collect();

@@ -1,4 +1,4 @@
-//! The six tables: what a row is, and its columns. docs/FLEET.md explains them to those who query them.
+//! The tables: what a row is, and its columns. docs/FLEET.md explains them to those who query them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -572,5 +572,93 @@ impl Readable for CounterRow {
             name: fields.maybe_text()?,
             value: fields.int()?,
         })
+    }
+}
+
+/// What hit a function by one event in all recordings of a day, a service, a release and a kernel that were pruned: it stays when they go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DailyRow {
+    /// The sessions.
+    pub of: DailyOf,
+    /// How many of them it hit.
+    pub sessions: i64,
+    /// The event and its unit.
+    pub event: (Text, Text),
+    /// The function.
+    pub code: Code,
+    /// The row is one of `top --by inlined`, else one of `top`.
+    pub inlined: bool,
+    /// The weight and the number of samples whose stacks end in it.
+    pub own: (i64, i64),
+    /// The weight and the number of samples that have it in their stacks, each counted once.
+    pub total: (i64, i64),
+}
+
+/// The sessions of a row of `daily`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DailyOf {
+    /// The label `service`.
+    pub service: Option<Text>,
+    /// The label `release`.
+    pub release: Option<Text>,
+    /// Kernel release.
+    pub kernel: Text,
+}
+
+impl Row for DailyRow {
+    const TABLE: &'static str = "daily";
+    const SORTED_BY: &'static [&'static str] = &["function_name"];
+
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            maybe_text("service_name", |row: &Self| row.of.service),
+            maybe_text("release", |row| row.of.release),
+            text("kernel_release", |row| row.of.kernel),
+            int("sessions", |row| row.sessions),
+            text("event", |row| row.event.0),
+            text("unit", |row| row.event.1),
+            text("function_name", |row| row.code.function),
+            maybe_text("image", |row| row.code.image),
+            maybe_text("build_id", |row| row.code.build_id),
+            text("frame_type", |row| row.code.frame_type),
+            boolean("inlined", |row| row.inlined),
+            int("self", |row| row.own.0),
+            int("total", |row| row.total.0),
+            int("self_samples", |row| row.own.1),
+            int("samples", |row| row.total.1),
+        ]
+    }
+
+    fn order(&self, other: &Self, pool: &Pool) -> Ordering {
+        let optional = |text: Option<Text>| text.map(|text| pool.bytes(text));
+        let rest = |it: &Self| {
+            let DailyOf { service, release, kernel } = it.of;
+            let of = (optional(service), optional(release), pool.bytes(kernel));
+            (it.inlined, of, pool.bytes(it.event.0), pool.bytes(it.event.1))
+        };
+        self.code.order(&other.code, pool).then_with(|| rest(self).cmp(&rest(other)))
+    }
+}
+
+impl Readable for DailyRow {
+    fn recording(&self) -> Option<Id> {
+        None
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        let (service, release) = (fields.maybe_text()?, fields.maybe_text()?);
+        let of = DailyOf { service, release, kernel: fields.text()? };
+        let sessions = fields.int()?;
+        let event = (fields.text()?, fields.text()?);
+        let code = Code {
+            function: fields.text()?,
+            image: fields.maybe_text()?,
+            build_id: fields.maybe_text()?,
+            frame_type: fields.text()?,
+        };
+        let inlined = fields.boolean()?;
+        let [own, total, own_samples, samples] = [fields.int()?, fields.int()?, fields.int()?, fields.int()?];
+        let (own, total) = ((own, own_samples), (total, samples));
+        Ok(Self { of, sessions, event, code, inlined, own, total })
     }
 }

@@ -1,4 +1,4 @@
-//! Selections of sessions: `host=web* release=1.4.*`, and when they began.
+//! Selections of sessions: `host=web* release!=1.4.* began>=2026-09-01`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::archive::{Index, Listed};
 use crate::partition::{NO_SERVICE, Partition, day};
+use crate::pool::{Pool, Text};
+use crate::schema::DailyOf;
 
 /// What sessions must be: every term holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     terms: Vec<Term>,
-    since_us: Option<i64>,
-    until_us: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,12 @@ enum Term {
     Uuid(String),
     /// What has a name, a pattern.
     Is(String, String),
+    /// What has a name, a pattern that it does not match; also true if nothing has the name.
+    IsNot(String, String),
+    /// The session began then or later.
+    Since(i64),
+    /// It began before.
+    Until(i64),
 }
 
 /// The shortest beginning of a UUID that names a recording.
@@ -33,7 +39,8 @@ const UUID_BEGIN: usize = 6;
 /// Why a text is no selection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no term of a selection: write KEY=PATTERN (host, service, kernel, arch, verdict, or a label), or at least {UUID_BEGIN} digits of a UUID"
+    "`{0}` is no term of a selection: write KEY=PATTERN or KEY!=PATTERN (host, service, kernel, arch, verdict, uuid, or a label), \
+     began>=MOMENT, began<MOMENT, or at least {UUID_BEGIN} digits of a UUID"
 )]
 pub struct NoTerm(String);
 
@@ -41,54 +48,93 @@ impl FromStr for Selection {
     type Err = NoTerm;
 
     fn from_str(text: &str) -> Result<Self, NoTerm> {
+        let moment = |word: &str, text: &str| match text.parse() {
+            Ok(Moment(us)) => Ok(us),
+            Err(_) => Err(NoTerm(word.to_owned())),
+        };
         let term = |word: &str| match word.split_once('=') {
-            Some((key, pattern)) if !key.is_empty() => Ok(Term::Is(key.to_owned(), pattern.to_owned())),
+            Some(("began>", since)) => moment(word, since).map(Term::Since),
+            Some((key, pattern)) if !key.is_empty() => match key.strip_suffix('!') {
+                Some("") => Err(NoTerm(word.to_owned())),
+                Some(key) => Ok(Term::IsNot(key.to_owned(), pattern.to_owned())),
+                None => Ok(Term::Is(key.to_owned(), pattern.to_owned())),
+            },
+            None if let Some(until) = word.strip_prefix("began<") => moment(word, until).map(Term::Until),
             None if word.len() >= UUID_BEGIN && word.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 Ok(Term::Uuid(word.to_ascii_lowercase()))
             }
             _ => Err(NoTerm(word.to_owned())),
         };
         let terms = text.split_whitespace().map(term).collect::<Result<_, _>>()?;
-        Ok(Self { terms, ..Self::default() })
+        Ok(Self { terms })
     }
 }
 
 impl Selection {
     /// Selects of these sessions those that began at a moment or later, and before another one; µs since 1970-01-01 UTC.
     #[must_use]
-    pub fn between(self, since_us: Option<i64>, until_us: Option<i64>) -> Self {
-        Self { since_us, until_us, ..self }
+    pub fn between(mut self, since_us: Option<i64>, until_us: Option<i64>) -> Self {
+        let times = since_us.map(Term::Since).into_iter().chain(until_us.map(Term::Until));
+        self.terms.extend(times);
+        self
     }
 
     /// Returns true if a partition can have sessions of the selection.
     pub fn may_be_in(&self, partition: &Partition) -> bool {
-        self.since_us.is_none_or(|since| partition.day >= day(since))
-            && self.until_us.is_none_or(|until| partition.day <= day(until))
+        let may = |term: &Term| match term {
+            Term::Since(since) => partition.day >= day(*since),
+            Term::Until(until) => partition.day <= day(*until),
+            Term::Uuid(_) | Term::Is(..) | Term::IsNot(..) => true,
+        };
+        self.terms.iter().all(may)
     }
 
     /// Returns true if a session is selected.
     pub fn has(&self, index: &Index, Listed { row, .. }: &Listed) -> bool {
         let text = |text| index.text(text);
-        let begin_us = row.span_us.0;
-        let is_then = self.since_us.is_none_or(|since| begin_us >= since)
-            && self.until_us.is_none_or(|until| begin_us < until);
         let label =
             |key: &str| row.labels.iter().find(|label| text(label.0) == key).map(|label| text(label.1));
+        let is = |key: &str, pattern: &str| {
+            let value = match key {
+                "host" => Some(text(row.host)),
+                "kernel" => Some(text(row.kernel)),
+                "arch" => Some(text(row.arch)),
+                "verdict" => Some(text(row.verdict)),
+                "uuid" => Some(text(row.uuid)),
+                "service" => label("service").filter(|name| !name.is_empty()).or(Some(NO_SERVICE)),
+                key => label(key.strip_prefix("label:").unwrap_or(key)),
+            };
+            value.is_some_and(|value| is_like(pattern, value))
+        };
         let holds = |term: &Term| match term {
             Term::Uuid(begin) => text(row.uuid).starts_with(&**begin),
-            Term::Is(key, pattern) => {
-                let value = match &**key {
-                    "host" => Some(text(row.host)),
-                    "kernel" => Some(text(row.kernel)),
-                    "arch" => Some(text(row.arch)),
-                    "verdict" => Some(text(row.verdict)),
-                    "service" => label("service").filter(|name| !name.is_empty()).or(Some(NO_SERVICE)),
-                    key => label(key.strip_prefix("label:").unwrap_or(key)),
-                };
-                value.is_some_and(|value| is_like(pattern, value))
+            Term::Is(key, pattern) => is(key, pattern),
+            Term::IsNot(key, pattern) => !is(key, pattern),
+            Term::Since(since) => row.span_us.0 >= *since,
+            Term::Until(until) => row.span_us.0 < *until,
+        };
+        self.terms.iter().all(holds)
+    }
+
+    /// Returns true if all sessions of daily sums are selected. What these do not know, such as the host, selects none of them.
+    pub fn has_daily(&self, pool: &Pool, partition: &Partition, of: &DailyOf) -> bool {
+        let known = |key: &str| {
+            let text = |text: Option<Text>| text.map_or("", |text| pool.text(text));
+            match key {
+                "service" => Some(of.service.map_or(NO_SERVICE, |service| pool.text(service))),
+                "release" | "label:release" => Some(text(of.release)),
+                "kernel" => Some(pool.text(of.kernel)),
+                _ => None,
             }
         };
-        is_then && self.terms.iter().all(holds)
+        let holds = |term: &Term| match term {
+            Term::Uuid(_) => false,
+            Term::Is(key, pattern) => known(key).is_some_and(|value| is_like(pattern, value)),
+            Term::IsNot(key, pattern) => known(key).is_some_and(|value| !is_like(pattern, value)),
+            Term::Since(since) => partition.begin_us() >= *since,
+            Term::Until(until) => partition.begin_us() < *until,
+        };
+        self.terms.iter().all(holds)
     }
 }
 
@@ -157,7 +203,13 @@ mod tests {
         let terms = "host=web* release= 0a1b2c3d".parse::<Selection>().expect("terms").terms;
         let is = |key: &str, pattern: &str| Term::Is(key.into(), pattern.into());
         assert_eq!(terms, [is("host", "web*"), is("release", ""), Term::Uuid("0a1b2c3d".into())]);
-        for wrong in ["web", "=x", "0a1b2", "0a1b2x3d4e"] {
+        let terms = "host!=web* began>=1970-01-02 began<1970-01-03T00:00:01".parse::<Selection>();
+        let terms = terms.expect("terms").terms;
+        let day = 86_400_000_000;
+        let is_not = Term::IsNot("host".into(), "web*".into());
+        assert_eq!(terms, [is_not, Term::Since(day), Term::Until(2 * day + 1_000_000)]);
+        for wrong in ["web", "=x", "!=x", "began>=soon", "began<", "began>1970-01-02", "0a1b2", "0a1b2x3d4e"]
+        {
             assert_eq!(wrong.parse::<Selection>(), Err(NoTerm(wrong.into())));
         }
         let moment = |text: &str| text.parse::<Moment>().map(|moment| moment.to_string());

@@ -41,6 +41,25 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Reads a size: bytes, or a number with K, M, G or T, which are powers of 1,024.
+///
+/// # Errors
+/// What to write instead.
+pub fn size(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, or a number with K, M, G or T".to_owned();
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err(expected()),
+    };
+    let number: u64 = digits.parse().map_err(|_| expected())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
 /// Returns a duration: `12.3 s`, `4.56 ms`, `7.8 µs`, `90 ns`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
@@ -109,6 +128,14 @@ mod tests {
             ["0", "999", "1,000", "79,008", "1,000,000"]
         );
         assert_eq!([1, 2].map(|n| things(n, "pid")), ["1 pid", "2 pids"]);
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_type_them() {
+        assert_eq!(["65536", "8M", "2gib", "3T"].map(size), [65536, 8 << 20, 2 << 30, 3 << 40].map(Ok));
+        for wrong in ["8X", "M", "", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

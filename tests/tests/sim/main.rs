@@ -21,6 +21,8 @@ mod headers;
 mod install;
 mod long_stacks;
 mod merge;
+mod nights;
+mod prune;
 mod rooms;
 mod runtimes;
 mod serve;

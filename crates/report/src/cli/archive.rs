@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use icecore_archive::select::{Moment, Stretch};
 
-use super::{Lookup, Redacted};
+use super::{Lookup, Redacted, Sort};
 
 /// `archive`
 #[derive(Debug, Args)]
@@ -23,11 +23,16 @@ Examples:
   icecore-report archive DIR diff 'service=web' --last 7d      against the week before
   icecore-report archive DIR diff release=1.4.2 release=1.5.0
   icecore-report archive DIR trend 'service=web' --since 2026-09-01
+  icecore-report archive DIR outliers 'service=web' --last 30d
+  icecore-report archive DIR regressions --since 1.5.0
+  icecore-report archive DIR trend --by quality                since when stacks are worse
+  icecore-report archive DIR health --last 1d --baseline 'began>=2026-09-01'
   icecore-report archive DIR get 4908e572 -o one.icecore
 
-A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN, where KEY is host, service, kernel, arch, verdict, \
-label:NAME or the name of a label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; or the first six digits or more of a UUID. \
-Without one, all recordings are selected. --last, --since and --until select by when a recording began; UTC.
+A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN or KEY!=PATTERN, where KEY is host, service, kernel, arch, \
+verdict, uuid, label:NAME or the name of a label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; began>=MOMENT, \
+began<MOMENT; or the first six digits or more of a UUID. Without one, all recordings are selected. --last, --since and --until also \
+select by when a recording began; UTC.
 
 A VIEW is any command that shows recordings: summary, top, tree, flame, html, diff, trend, health and so on. SELECTION follows \
 it, then the options of the view. A view of several recordings shows them merged, as `merge` does; at most 1,024 sessions. \
@@ -65,8 +70,20 @@ pub enum Action {
     Reindex(Reindex),
     /// Merge the files of tables of each day and service: queries are faster, and room is saved
     Compact,
+    /// Remove recordings by age, size or selection; daily sums of their functions stay
+    Prune(Prune),
     /// Remove what interrupted writers have left
     Gc,
+    /// Name the hosts that differ from the others of their service, and by which functions
+    Outliers(Outliers),
+    /// Name the functions that cost more since a release, and since when
+    Regressions(Regressions),
+    /// `trend --by quality`
+    #[command(hide = true)]
+    Quality(QualityTrend),
+    /// `health --baseline`
+    #[command(hide = true)]
+    Baseline(Baseline),
     /// A view of selected recordings
     #[command(external_subcommand)]
     View(Vec<OsString>),
@@ -160,10 +177,131 @@ pub struct Verify {
     pub chosen: Chosen,
 }
 
+/// `archive prune`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  icecore-report archive DIR prune --older-than 90d
+  icecore-report archive DIR prune 'keep!=yes' --older-than 30d --dry-run
+  icecore-report archive DIR prune service=web --max-size 10G
+  icecore-report archive DIR prune 4908e572 --without-sums     as if it had never been added
+
+What the functions of a day, a service, a release and a kernel took stays in the table `daily`, and `regressions` goes on to see it. \
+A recording that was pruned is not added again; the archive keeps its UUID. A recording goes only if all its sessions are selected.")]
+pub struct Prune {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Remove those that began longer ago: 12h, 90d, 52w
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["last", "since"])]
+    pub older_than: Option<Stretch>,
+    /// Remove the oldest until those that are selected take at most this much: 500M, 10G
+    #[arg(long, value_name = "SIZE", value_parser = icecore_text::quantity::size)]
+    pub max_size: Option<u64>,
+    /// Remove what they sum up to as well
+    #[arg(long)]
+    pub without_sums: bool,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// `archive reindex`
 #[derive(Debug, Args)]
 pub struct Reindex {
     /// Write the tables of all recordings, not only of those that have none
     #[arg(long)]
     pub all: bool,
+}
+
+/// `archive outliers`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Members are compared by service: all recordings of a host together with those of each other host. A member is named if its share of a \
+function differs from the others by more than they differ among themselves, and more than its samples explain. All members and all \
+functions are judged together: of those that are named, --false-discoveries may be so by chance. It takes five members.
+
+Shares are those of `top`, by the tables: no recording is opened.")]
+pub struct Outliers {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Compare host, recording, kernel, or the values of a label
+    #[arg(long, value_name = "KEY", default_value = "host")]
+    pub by: String,
+    /// Compare samples of this event [default: the one that most recordings have, but no waits]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Compare self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// Let at most this many percent of what is named be chance
+    #[arg(long, value_name = "P", default_value_t = super::diff::FALSE_DISCOVERIES, value_parser = super::diff::level)]
+    pub false_discoveries: f64,
+    /// Show this many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// Exit with 1 if anybody is named
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `archive regressions`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The recordings of a service that began on one day, with one value of the label `release`, count as one night: what hosts have in common, \
+such as traffic, is in all of them. A function is listed if its share steps up from one night to the next by more than nights differ, and \
+more than samples explain, and stays so for three nights. Shares are of all that was sampled: what shrinks makes the rest grow.
+
+With --since, only steps from the first night of that release on, or from that moment on. All nights before it are the measure.")]
+pub struct Regressions {
+    /// Which: 'host=web* service=web' [default: all]
+    pub selection: Option<String>,
+    /// Only those that began with this release or later (label `release`), or at this moment or later
+    #[arg(long, value_name = "RELEASE|MOMENT")]
+    pub since: Option<String>,
+    /// Only recordings that began before
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<Moment>,
+    /// Follow samples of this event [default: the one that most recordings have, but no waits]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Follow self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// Show this many rows; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// Exit with 1 if anything costs more
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `archive trend --by quality`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report archive <DIR> trend --by quality [SELECTION] [OPTIONS]")]
+pub struct QualityTrend {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Exit with 1 if anything got worse
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `archive health --baseline`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "icecore-report archive <DIR> health [SELECTION] --baseline <SELECTION> [OPTIONS]"
+)]
+pub struct Baseline {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// The recordings with which they are compared; those that are selected themselves are left out
+    #[arg(long, value_name = "SELECTION")]
+    pub baseline: String,
+    /// Exit with 1 also if there are too few recordings to tell
+    #[arg(long)]
+    pub strict: bool,
 }

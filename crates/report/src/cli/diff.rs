@@ -129,7 +129,7 @@ impl Diff {
 }
 
 /// How many percent of the reported changes may be chance, unless the user says it.
-const FALSE_DISCOVERIES: f64 = 5.0;
+pub(super) const FALSE_DISCOVERIES: f64 = 5.0;
 
 words!(diff_by: DiffBy {
     Function: "function",
@@ -267,7 +267,7 @@ fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-fn level(text: &str) -> Result<f64, String> {
+pub(super) fn level(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.001..=50.0).contains(&percent) => Ok(percent),
         _ => Err("must lie between 0.001 and 50".to_owned()),

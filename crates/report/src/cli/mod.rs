@@ -26,7 +26,10 @@ mod words;
 
 use clap::{Args, ValueEnum};
 
-pub use archive::{Action, Add, Archive, Began, Chosen, Get, Reindex, Search, Verify as VerifyArchive};
+pub use archive::{
+    Action, Add, Archive, Baseline, Began, Chosen, Get, Outliers, Prune, QualityTrend, Regressions, Reindex,
+    Search, Verify as VerifyArchive,
+};
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redacted, Repair, Verify};
 pub use html::{CODE, Html};

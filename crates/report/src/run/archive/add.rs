@@ -1,6 +1,6 @@
 //! `archive add` and `archive get`: recordings into the archive, and out of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ struct Added {
     added: Vec<AddedRow>,
     /// UUIDs that were there already.
     known: Vec<String>,
+    /// UUIDs of recordings that were pruned, and stay so.
+    pruned: Vec<String>,
 }
 
 /// A recording that was added.
@@ -67,6 +69,17 @@ struct Adding<'a> {
     /// The sessions that were listed when this began, and the files of what was stored, by UUID.
     listed: HashMap<String, usize>,
     stored: BTreeMap<String, Stored>,
+    /// What was pruned.
+    pruned: BTreeSet<String>,
+}
+
+/// What became of a recording.
+enum Became {
+    Added(AddedRow),
+    /// It was there already.
+    Known(String),
+    /// It was pruned once.
+    Pruned(String),
 }
 
 /// Adds recordings.
@@ -82,7 +95,7 @@ pub(super) fn add(
     let files = expanded(&options.files)?;
     let archive = Archive::open_or_create(Folder::new(folder))?;
     let archive_name = folder.display().to_string();
-    let (mut added, mut known) = (Vec::new(), Vec::new());
+    let (mut added, mut known, mut pruned) = (Vec::new(), Vec::new(), Vec::new());
     let mut failed = 0u64;
     let mut adding = Adding {
         archive: &archive,
@@ -92,21 +105,23 @@ pub(super) fn add(
         redaction: &redaction,
         listed: listed(&archive)?,
         stored: archive.recordings()?,
+        pruned: archive.pruned()?,
     };
     for file in &files {
         match adding.add(file) {
-            Ok(Ok(row)) => {
+            Ok(Became::Added(row)) => {
                 adding.note(&row);
                 added.push(row);
             }
-            Ok(Err(uuid)) => known.push(uuid),
+            Ok(Became::Known(uuid)) => known.push(uuid),
+            Ok(Became::Pruned(uuid)) => pruned.push(uuid),
             Err(error) => {
                 failed += 1;
                 screen(global, streams).remark([format!("error: {error:#}")]);
             }
         }
     }
-    let done = Added { schema: "icecore.archive.add/1", archive: archive_name, added, known };
+    let done = Added { schema: "icecore.archive.add/1", archive: archive_name, added, known, pruned };
     emit(global, streams, &done, |page| done.text(page))?;
     if failed > 0 {
         bail!("cannot add {failed} of {}", things(files.len() as u64, "recording"));
@@ -156,11 +171,14 @@ impl Adding<'_> {
         self.stored.insert(row.uuid.clone(), file);
     }
 
-    /// Adds a recording; returns its UUID instead if it is there already.
-    fn add(&self, path: &Path) -> anyhow::Result<Result<AddedRow, String>> {
+    /// Adds a recording, unless it is or was there.
+    fn add(&self, path: &Path) -> anyhow::Result<Became> {
         let recording = input::open(path)?;
         let uuid = hex(&recording.header().uuid);
         let cannot = || format!("cannot add `{}`", path.display());
+        if self.pruned.contains(&uuid) {
+            return Ok(Became::Pruned(uuid));
+        }
         let there = self.stored.get(&uuid);
         if there.is_some() && !self.options.redacted.redact.is_empty() {
             bail!(
@@ -170,7 +188,7 @@ impl Adding<'_> {
         }
         let sessions = outline(&recording).parts.len();
         if there.is_some() && self.listed.get(&uuid).is_some_and(|listed| *listed >= sessions) {
-            return Ok(Err(uuid));
+            return Ok(Became::Known(uuid));
         }
         let (stored, input_bytes) = match there {
             // It was stored, but not listed: an `add` was interrupted.
@@ -178,7 +196,7 @@ impl Adding<'_> {
             None => self.store(path, &recording, &uuid).with_context(cannot)?,
         };
         let (sessions, written) = list(self.archive, &stored, &uuid).with_context(cannot)?;
-        Ok(Ok(AddedRow {
+        Ok(Became::Added(AddedRow {
             uuid,
             from: path.display().to_string(),
             file_bytes: fs::metadata(&stored).map_or(0, |meta| meta.len()),
@@ -271,10 +289,12 @@ impl Added {
                 bytes(*table_bytes)
             ));
         }
-        let known = match self.known.len() as u64 {
+        let others = |uuids: &[String], what: &str| match uuids.len() as u64 {
             0 => String::new(),
-            known => format!("; {} there already", things(known, "recording")),
+            number => format!("; {} {what}", things(number, "recording")),
         };
+        let known =
+            others(&self.known, "there already") + &others(&self.pruned, "pruned before, and left out");
         let added = things(self.added.len() as u64, "recording");
         page.styled(Style::Good, &format!("added {added} to {}{known}", shown(Path::new(&self.archive))));
     }

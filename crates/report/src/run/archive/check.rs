@@ -47,6 +47,7 @@ struct Problem {
 }
 
 const REINDEX: &str = "icecore-report archive DIR reindex";
+const GC: &str = "icecore-report archive DIR gc";
 const REINDEX_ALL: &str = "icecore-report archive DIR reindex --all";
 
 /// Checks every file of the selected recordings: that it is intact, and that its tables are those that the recording gives. Without a
@@ -68,7 +69,13 @@ pub(super) fn verify(
         problems: Vec::new(),
     };
     let mut wanted: BTreeMap<Partition, Vec<(&str, &Stored)>> = BTreeMap::new();
+    let pruned = archive.pruned()?;
     for uuid in found.uuids() {
+        if pruned.contains(uuid) {
+            let cause = format!("the recording {uuid} was pruned, and not all of it is gone");
+            verified.problem(below(archive, Path::new("recording")), cause, Some(GC));
+            continue;
+        }
         let Some(file) = stored.get(uuid) else {
             verified.problem(format!("recordings/…/{uuid}.icecore"), "it is listed, and is not there", None);
             continue;
@@ -81,11 +88,17 @@ pub(super) fn verify(
     if is_all {
         let listed: BTreeSet<&str> = found.uuids().into_iter().collect();
         for (uuid, file) in stored.iter().filter(|(uuid, _)| !listed.contains(&***uuid)) {
+            let remedy = if pruned.contains(uuid) { GC } else { REINDEX };
             let file = below(archive, &file.name);
-            verified.problem(file, format!("the recording {uuid} is not listed"), Some(REINDEX));
+            verified.problem(file, format!("the recording {uuid} is not listed"), Some(remedy));
         }
         for file in archive.strays(&stored)? {
             let cause = "it has rows of recordings that are not here, or the archive has not written it";
+            let remedy = (!pruned.is_empty()).then_some(GC);
+            verified.problem(file.display().to_string(), cause, remedy);
+        }
+        for file in archive.scrub_daily()? {
+            let cause = "it is not what its rows give: a bit of it may have changed";
             verified.problem(file.display().to_string(), cause, None);
         }
     }
@@ -222,7 +235,8 @@ pub(super) fn reindex(
     let mut failed = 0;
     let mut done =
         Reindexed { schema: "icecore.archive.reindex/1", archive: name(archive), recordings: Vec::new() };
-    let stored = archive.recordings()?;
+    let (mut stored, pruned) = (archive.recordings()?, archive.pruned()?);
+    stored.retain(|uuid, _| !pruned.contains(uuid));
     if options.all {
         failed += anew(archive, &stored, &mut done.recordings, &mut |error| {
             screen(global, streams).remark([format!("error: {error:#}")]);
@@ -345,8 +359,8 @@ pub(super) fn gc(archive: &Archive, global: &Global, streams: &mut Streams<'_>) 
     let (files, size) = (old.len() as u64, old.iter().map(|file| file.bytes).sum());
     let done = Collected { schema: "icecore.archive.gc/1", archive: name(archive), files, bytes: size };
     emit(global, streams, &done, |page| {
-        let files = things(done.files, "unfinished file");
-        page.line(&format!("removed {files} ({})", bytes(done.bytes)));
+        let files = things(done.files, "file");
+        page.line(&format!("removed {files} that nobody needs ({})", bytes(done.bytes)));
     })?;
     Ok(0)
 }

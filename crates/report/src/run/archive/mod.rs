@@ -2,10 +2,13 @@
 
 mod add;
 mod check;
+mod fleet;
 mod listing;
+mod prune;
 mod search;
 mod view;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +33,12 @@ pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<
         Action::Verify(verify) => check::verify(&open()?, verify, global, streams),
         Action::Reindex(reindex) => check::reindex(&open()?, reindex, global, streams),
         Action::Compact => check::compact(&open()?, global, streams),
+        Action::Prune(options) => prune::prune(&open()?, options, global, streams),
         Action::Gc => check::gc(&open()?, global, streams),
+        Action::Outliers(options) => fleet::outliers(&open()?, options, global, streams),
+        Action::Regressions(options) => fleet::regressions(&open()?, options, global, streams),
+        Action::Quality(options) => fleet::trend(&open()?, options, global, streams),
+        Action::Baseline(options) => fleet::baseline(&open()?, options, global, streams),
         Action::View(typed) => view::view(&open()?, typed, global, streams),
     }
 }
@@ -74,6 +82,14 @@ impl Found {
         uuids
     }
 
+    /// Returns how many sessions of each recording are selected.
+    fn sessions(&self) -> HashMap<&str, usize> {
+        let mut sessions = HashMap::new();
+        let uuids = self.listed.iter().map(|listed| self.index.text(listed.row.uuid));
+        uuids.for_each(|uuid| *sessions.entry(uuid).or_default() += 1);
+        sessions
+    }
+
     /// Fails if nothing is selected.
     fn or_none(self, archive: &Archive) -> anyhow::Result<Self> {
         if self.listed.is_empty() {
@@ -89,12 +105,18 @@ impl Found {
 /// Reads a selection as it was typed.
 fn selection(terms: Option<&str>, began: &Began) -> anyhow::Result<Selection> {
     let selection: Selection = terms.unwrap_or_default().parse()?;
+    let (since_us, until_us) = times(began);
+    Ok(selection.between(since_us, until_us))
+}
+
+/// From when on, and until when, µs since 1970-01-01 UTC.
+fn times(began: &Began) -> (Option<i64>, Option<i64>) {
     let until_us = began.until.map(|until| until.0);
     let since_us = match (began.last, began.since) {
         (Some(last), _) => Some(until_us.unwrap_or_else(now_us).saturating_sub(last.us())),
         (None, since) => since.map(|since| since.0),
     };
-    Ok(selection.between(since_us, until_us))
+    (since_us, until_us)
 }
 
 fn now_us() -> i64 {

@@ -1,6 +1,6 @@
 //! Views of selected recordings: the command line of the view, with the files of the selection.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -79,6 +79,12 @@ pub(super) fn view(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let Some((name, words)) = typed.split_first() else { bail!("name an action or a view") };
+    if let Some(action) = of_tables(name, words) {
+        let folder = archive.folder().root().as_os_str();
+        let arguments = ["icecore-report".as_ref(), "archive".as_ref(), folder, action.0.as_ref()];
+        let arguments = arguments.map(OsString::from).into_iter().chain(action.1).collect();
+        return again(arguments, global, streams).map_err(anyhow::Error::msg)?;
+    }
     let mut typed = TypedView::new(words)?;
     // The function that `annotate` shows comes last, as it does behind a file.
     let function = if name == "annotate" { typed.selections.pop() } else { None };
@@ -116,6 +122,23 @@ pub(super) fn view(
         let cause = if is_late { "the selection comes before the options".to_owned() } else { cause };
         anyhow::anyhow!("{cause}; write `archive DIR {} [SELECTION] [OPTIONS]`", name.display())
     })?
+}
+
+/// Views that the tables answer have actions of their own: returns the action, and its arguments.
+fn of_tables(view: &OsStr, words: &[OsString]) -> Option<(&'static str, Vec<OsString>)> {
+    let is =
+        |word: &OsString, name: &str| word == name || word.to_string_lossy().starts_with(&format!("{name}="));
+    if view == "health" && words.iter().any(|word| is(word, "--baseline")) {
+        return Some(("baseline", words.to_vec()));
+    }
+    let by = words.iter().position(|word| is(word, "--by")).filter(|_| view == "trend")?;
+    let mut words = words.to_vec();
+    let value = match words.remove(by).to_string_lossy().split_once('=') {
+        Some((_, value)) => value.to_owned(),
+        None if by < words.len() => words.remove(by).to_string_lossy().into_owned(),
+        None => return None,
+    };
+    (value == "quality").then_some(("quality", words))
 }
 
 /// The files of the one selection that was typed.
@@ -160,8 +183,7 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> 
     let found = found.or_none(archive)?;
     let stored = archive.recordings()?;
     let sessions = listed(archive)?;
-    for uuid in found.uuids() {
-        let selected = found.listed.iter().filter(|it| found.index.text(it.row.uuid) == uuid).count();
+    for (uuid, selected) in found.sessions() {
         if sessions.get(uuid).is_some_and(|sessions| *sessions > selected) {
             bail!(
                 "the recording {uuid} has sessions that are not selected, and views show whole recordings: get it, and select with --host, \
@@ -204,8 +226,6 @@ fn merged_file(files: &[PathBuf]) -> anyhow::Result<(TempDir, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-
     use super::*;
 
     #[test]
