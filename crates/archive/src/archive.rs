@@ -196,9 +196,8 @@ impl Archive {
         pool: &mut Pool,
         mut take: impl FnMut(&Partition, Vec<R>),
     ) -> Result<(), Error> {
-        let partitions: BTreeSet<Partition> = self.partitions(R::TABLE)?.into_keys().collect();
-        for partition in partitions.into_iter().filter(is_wanted) {
-            take(&partition, self.rows::<R>(&partition, pool)?);
+        for (partition, files) in self.partitions(R::TABLE)?.into_iter().filter(|it| is_wanted(&it.0)) {
+            take(&partition, self.rows_in(&partition, files, pool)?);
         }
         Ok(())
     }
@@ -208,15 +207,29 @@ impl Archive {
     /// # Errors
     /// If a file cannot be read.
     pub fn rows<R: Readable>(&self, partition: &Partition, pool: &mut Pool) -> Result<Vec<R>, Error> {
-        let mut tries = 0;
-        loop {
-            let (live, _) = settle(self.parts(R::TABLE, partition)?);
-            match merge::read(&self.folder, &live, pool) {
+        self.rows_in(partition, self.listed_files(&partition.folder(R::TABLE))?, pool)
+    }
+
+    /// Reads the rows of a table in files of one partition, or in those that are there by now.
+    fn rows_in<R: Readable>(
+        &self,
+        partition: &Partition,
+        files: Vec<Stored>,
+        pool: &mut Pool,
+    ) -> Result<Vec<R>, Error> {
+        let mut files = files;
+        for _ in 0..TRIES {
+            let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            let read = self.parts_of(R::TABLE, files).and_then(|parts| {
+                merge::read(&self.folder, &settle(parts).0, pool).map_err(|(file, error)| (file.name, error))
+            });
+            match read {
                 // A neighbour merged it with others after it was listed.
-                Err((_, error)) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
-                read => return read.map_err(|(file, source)| self.read_error(&file.name, source)),
+                Err((_, error)) if gone(&error) => files = self.listed_files(&partition.folder(R::TABLE))?,
+                read => return read.map_err(|(name, source)| self.read_error(&name, source)),
             }
         }
+        Err(self.read_error(&partition.folder(R::TABLE), io::Error::other("it changes all the time")))
     }
 
     /// Finds the files of a table in one partition that are not, byte by byte, what this version writes of the rows in them: Parquet has no
@@ -264,16 +277,20 @@ impl Archive {
     pub(crate) fn parts(&self, table: &str, partition: &Partition) -> Result<Vec<Part>, Error> {
         let mut tries = 0;
         loop {
-            let part = |file: Stored| {
-                let name = file.name.clone();
-                Part::new(&self.folder, table, file).map_err(|error| (name, error)).transpose()
-            };
-            let listed = self.listed_files(&partition.folder(table))?;
-            match listed.into_iter().filter_map(part).collect() {
+            match self.parts_of(table, self.listed_files(&partition.folder(table))?) {
                 Err((_, error)) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
                 parts => return parts.map_err(|(name, source)| self.read_error(&name, source)),
             }
         }
+    }
+
+    /// Looks at files of a table.
+    fn parts_of(&self, table: &str, files: Vec<Stored>) -> Result<Vec<Part>, (PathBuf, io::Error)> {
+        let part = |file: Stored| {
+            let name = file.name.clone();
+            Part::new(&self.folder, table, file).map_err(|error| (name, error)).transpose()
+        };
+        files.into_iter().filter_map(part).collect()
     }
 
     /// Lists the files of a table by partition.

@@ -149,12 +149,23 @@ fn root_probes_of_a_killed_recorder_are_removed_by_the_next_one() {
     let mut recorder = recorder.arg(forks()).arg("spin").stdout(Stdio::null()).spawn().expect("it runs");
     let pid = recorder.id();
     wait_until("a probe in tracefs", || listed(pid) > 0);
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    // The command would spin for ever; any thread of the recorder may have started it.
+    let commands = || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let children = lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let is_command = |child: &String| {
+            fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|program| program == forks())
+        };
+        children.filter(is_command).collect::<Vec<String>>()
+    };
+    wait_until("the command", || !commands().is_empty());
+    let commands = commands();
     send(libc::SIGKILL, pid);
     let _ = recorder.wait();
     // Those that open its files end by themselves.
-    let _ =
-        Command::new("kill").arg("-KILL").args(children.split_whitespace()).stderr(Stdio::null()).status();
+    let killed = Command::new("kill").arg("-KILL").args(commands).status();
+    assert!(killed.expect("it runs").success(), "the command is gone");
     assert_eq!(listed(pid), 1, "nobody removes it");
     let next = Recorded::new(&["-q", "-e", &event], &[forks().as_os_str(), "fork".as_ref(), "1".as_ref()]);
     assert_eq!((next.samples(&[]).len(), listed(pid)), (11, 0));
