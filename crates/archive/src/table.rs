@@ -39,6 +39,9 @@ pub struct Origin {
 /// The rows of a group of most tables: with so many, one function is found in the least time.
 pub(crate) const GROUP: usize = 122_880;
 
+/// Fewer rows are not compressed: half of the time to read them would go into making decompressors, one for each column.
+const SMALL: usize = 2_000;
+
 /// A row of a table.
 pub trait Row: Sized + Send + Sync + 'static {
     /// The name of the table.
@@ -68,7 +71,7 @@ pub fn schema<R: Row>() -> Result<TypePtr> {
     Ok(Arc::new(message.with_fields(fields).build()?))
 }
 
-/// Sorts rows and writes them as one file: zstd 3, dictionaries of the values of each group.
+/// Sorts rows and writes them as one file: zstd 3 unless they are few, dictionaries of the values of each group.
 ///
 /// # Errors
 /// Those of `out`.
@@ -87,8 +90,10 @@ pub fn write<R: Row>(rows: &mut [R], pool: &Pool, origin: &Origin, out: impl Wri
         said.push(KeyValue::new(RECORDINGS.to_owned(), origin.recordings.join(",")));
         said.push(KeyValue::new(EPOCH.to_owned(), origin.epoch.to_string()));
     }
+    let compression =
+        if rows.len() < SMALL { Compression::UNCOMPRESSED } else { Compression::ZSTD(ZstdLevel::try_new(3)?) };
     let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(compression)
         .set_created_by(CREATED_BY.to_owned())
         .set_key_value_metadata(Some(said))
         .set_sorting_columns(Some(sorting.collect()))
