@@ -90,8 +90,11 @@ pub fn write<R: Row>(rows: &mut [R], pool: &Pool, origin: &Origin, out: impl Wri
         said.push(KeyValue::new(RECORDINGS.to_owned(), origin.recordings.join(",")));
         said.push(KeyValue::new(EPOCH.to_owned(), origin.epoch.to_string()));
     }
-    let compression =
-        if rows.len() < SMALL { Compression::UNCOMPRESSED } else { Compression::ZSTD(ZstdLevel::try_new(3)?) };
+    let compression = if rows.len() < SMALL {
+        Compression::UNCOMPRESSED
+    } else {
+        Compression::ZSTD(ZstdLevel::try_new(3)?)
+    };
     let properties = WriterProperties::builder()
         .set_compression(compression)
         .set_created_by(CREATED_BY.to_owned())

@@ -21,6 +21,7 @@ mod headers;
 mod install;
 mod long_stacks;
 mod merge;
+mod moving;
 mod nights;
 mod prune;
 mod rooms;

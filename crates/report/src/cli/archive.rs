@@ -74,6 +74,16 @@ pub enum Action {
     Prune(Prune),
     /// Remove what interrupted writers have left
     Gc,
+    /// Copy recordings into another archive, here or on another host
+    Push(Moving),
+    /// Copy recordings from another archive into this one
+    Pull(Moving),
+    /// What `pull` starts on the other host
+    #[command(hide = true)]
+    Send(Chosen),
+    /// What `push` starts there
+    #[command(hide = true)]
+    Receive,
     /// Name the hosts that differ from the others of their service, and by which functions
     Outliers(Outliers),
     /// Name the functions that cost more since a release, and since when
@@ -204,6 +214,32 @@ pub struct Prune {
     /// Only say what would be removed
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// `archive push` and `archive pull`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  icecore-report archive DIR push /mnt/backup/archive --last 7d
+  icecore-report archive DIR push archive-host:/var/lib/icecore 'service=web'
+  icecore-report archive DIR pull ssh://web-07:2222/var/lib/icecore
+
+Only what the other archive lacks is copied, and not what was pruned there. The receiver checks each recording, stores it and \
+writes its tables before it confirms it; if the connection ends, run the command again. Daily sums of pruned recordings stay where they are. \
+On another host, icecore-report must be installed; only whole recordings are copied.")]
+pub struct Moving {
+    /// The other archive: a folder, HOST:PATH, or ssh://HOST:PORT/PATH
+    #[arg(value_name = "ARCHIVE", help_heading = "Arguments")]
+    pub other: String,
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// The program that runs commands on other hosts, and its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub rsh: String,
+    /// The program on the other host
+    #[arg(long, value_name = "PROGRAM", default_value = "icecore-report")]
+    pub remote_program: String,
 }
 
 /// `archive reindex`

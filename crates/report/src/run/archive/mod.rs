@@ -2,8 +2,10 @@
 
 mod add;
 mod check;
+mod exchange;
 mod fleet;
 mod listing;
+mod moving;
 mod prune;
 mod search;
 mod view;
@@ -34,6 +36,10 @@ pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<
         Action::Reindex(reindex) => check::reindex(&open()?, reindex, global, streams),
         Action::Compact => check::compact(&open()?, global, streams),
         Action::Prune(options) => prune::prune(&open()?, options, global, streams),
+        Action::Push(options) => moving::push(&open()?, options, global, streams),
+        Action::Pull(options) => moving::pull(folder, options, global, streams),
+        Action::Send(chosen) => moving::answer_pull(&open()?, chosen),
+        Action::Receive => moving::answer_push(folder),
         Action::Gc => check::gc(&open()?, global, streams),
         Action::Outliers(options) => fleet::outliers(&open()?, options, global, streams),
         Action::Regressions(options) => fleet::regressions(&open()?, options, global, streams),

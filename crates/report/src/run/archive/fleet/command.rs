@@ -12,7 +12,7 @@ pub(super) fn term(key: &str, compared: &str, value: &str) -> String {
 }
 
 /// Returns a moment as terms have it.
-pub(super) fn moment(unix_us: i64) -> String {
+pub(in super::super) fn moment(unix_us: i64) -> String {
     Moment(unix_us).to_string().replace(' ', "T")
 }
 

@@ -11,6 +11,7 @@ mod regressions;
 mod sums;
 
 pub(super) use baseline::baseline;
+pub(super) use command::moment;
 pub(super) use outliers::outliers;
 pub(super) use quality::trend;
 pub(super) use regressions::regressions;
