@@ -122,11 +122,16 @@ impl Sides {
             let at = rest.remove(position);
             found.push(Outlier { at, difference: self.compared(row, &rest, &[at]) });
         }
-        // They are compared with those that are no outliers.
+        // If a later one is no chance, the others are those that are left after it.
         for position in (1..found.len()).rev() {
-            let p = found[position].difference.p;
-            let before = &mut found[position - 1].difference.p;
-            *before = before.min(p);
+            let Outlier { at, difference } = found[position];
+            let before = found[position - 1];
+            if difference.p < before.difference.p {
+                let again = self.compared(row, &rest, &[before.at]);
+                found[position - 1].difference = Difference { p: difference.p, ..again };
+            } else {
+                rest.push(at);
+            }
         }
         found
     }
