@@ -137,11 +137,14 @@ impl Sides {
     }
 
     /// Returns the smallest difference of one recording that is found with probability [`POWER`] in a row of this share, if all have as many
-    /// samples, and differ as those of most rows do. `None` if there are too few recordings, or too few samples of such a row.
+    /// samples, and differ as those of most rows do. `None` if there are too few recordings, or too few samples of such a row, or if
+    /// no difference is found so often.
     pub fn detectable(&self, share: f64, threshold: f64) -> Option<f64> {
         let [shares, logarithms] =
             self.scales.each_ref().map(|search| search.detectable_outlier(share, threshold));
-        shares.zip(logarithms).map(|(shares, logarithms)| shares.max(share * (logarithms / share).exp_m1()))
+        let difference = shares?.max(share * (logarithms? / share).exp_m1());
+        // No share is more than everything.
+        (share + difference <= 1.0).then_some(difference)
     }
 
     /// Returns the position in `rest` of the recording that is farthest from the mean of all, in its own standard errors.

@@ -85,3 +85,11 @@ fn four_hosts_name_none() {
     assert!(!sides.is_possible() && sides.tested() == 0 && sides.outliers(3).is_empty());
     assert_eq!((sides.difference(3, |at| at == 3), sides.detectable(0.1, 0.05)), (None, None));
 }
+
+#[test]
+fn no_difference_is_stated_that_is_more_than_everything() {
+    let lens = [20; 10];
+    let sides = Sides::new(Program { rows: 40, lens: &lens, differs: MUCH, step: None }.recorded(1));
+    assert_eq!(sides.detectable(0.1, 1e-6), None);
+    assert!(sides.detectable(0.1, 0.5).is_some_and(|difference| difference < 0.9));
+}
