@@ -194,7 +194,7 @@ Examples:
   icecore-report archive DIR prune --older-than 90d
   icecore-report archive DIR prune 'keep!=yes' --older-than 30d --dry-run
   icecore-report archive DIR prune service=web --max-size 10G
-  icecore-report archive DIR prune 4908e572 --without-sums     as if it had never been added
+  icecore-report archive DIR prune 4908e572 --without-sums     only its UUID stays
 
 What the functions of a day, a service, a release and a kernel took stays in the table `daily`, and `regressions` goes on to see it. \
 A recording that was pruned is not added again; the archive keeps its UUID. A recording goes only if all its sessions are selected.")]
