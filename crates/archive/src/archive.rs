@@ -177,7 +177,7 @@ impl Archive {
     /// If a file cannot be read.
     pub fn index(&self, is_wanted: impl Fn(&Partition) -> bool) -> Result<Index, Error> {
         let mut index = Index::default();
-        self.each::<RecordingRow>(is_wanted, &mut index.pool, |partition, rows| {
+        self.each::<RecordingRow>(is_wanted, &mut index.pool, |_, partition, rows| {
             let listed = |row| Listed { row, partition: partition.clone() };
             index.listed.extend(rows.into_iter().map(listed));
         })?;
@@ -194,10 +194,11 @@ impl Archive {
         &self,
         is_wanted: impl Fn(&Partition) -> bool,
         pool: &mut Pool,
-        mut take: impl FnMut(&Partition, Vec<R>),
+        mut take: impl FnMut(&Pool, &Partition, Vec<R>),
     ) -> Result<(), Error> {
         for (partition, files) in self.partitions(R::TABLE)?.into_iter().filter(|it| is_wanted(&it.0)) {
-            take(&partition, self.rows_in(&partition, files, pool)?);
+            let rows = self.rows_in(&partition, files, pool)?;
+            take(pool, &partition, rows);
         }
         Ok(())
     }

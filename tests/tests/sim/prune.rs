@@ -36,7 +36,7 @@ fn totals(archive: &Archive) -> (Totals, u64) {
         .each::<FunctionRow>(
             |_| true,
             &mut pool,
-            |partition, rows| {
+            |_, partition, rows| {
                 stored += rows.len() as u64;
                 let rows = rows.into_iter().map(|it| (it.event.0, it.code, it.inlined, it.own, it.total));
                 all.extend(rows.map(|row| (partition.clone(), row)));
@@ -132,12 +132,12 @@ fn what_is_pruned_by_age_size_and_selection_leaves_its_sums() {
         let (mut used, mut there) = (BTreeSet::new(), BTreeSet::new());
         let all = |_: &Partition| true;
         archive
-            .each::<SampleRow>(all, &mut Pool::default(), |of, rows| {
+            .each::<SampleRow>(all, &mut Pool::default(), |_, of, rows| {
                 used.extend(rows.into_iter().map(|row| (of.clone(), row.stack)));
             })
             .expect("read");
         archive
-            .each::<StackRow>(all, &mut Pool::default(), |of, rows| {
+            .each::<StackRow>(all, &mut Pool::default(), |_, of, rows| {
                 there.extend(rows.into_iter().map(|row| (of.clone(), row.stack)));
             })
             .expect("read");

@@ -91,7 +91,7 @@ pub(super) fn search(
     // What shares are of.
     let mut wholes: HashMap<(Id, Text), i64> = HashMap::new();
     let may_be = |partition: &_| selection.may_be_in(partition);
-    archive.each::<FunctionRow>(may_be, &mut pool, |_, rows| {
+    archive.each::<FunctionRow>(may_be, &mut pool, |_, _, rows| {
         for row in rows.into_iter().filter(|row| !row.inlined && sessions.contains_key(&row.recording)) {
             *wholes.entry((row.recording, row.event.0)).or_default() += row.own.0;
             if options.function.is_some() {
@@ -100,7 +100,7 @@ pub(super) fn search(
         }
     })?;
     if options.function.is_none() {
-        archive.each::<ImageRow>(may_be, &mut pool, |_, rows| {
+        archive.each::<ImageRow>(may_be, &mut pool, |_, _, rows| {
             let rows = rows.into_iter().filter(|row| sessions.contains_key(&row.recording));
             candidates.extend(rows.map(Candidate::from));
         })?;

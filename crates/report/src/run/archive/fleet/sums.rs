@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use anyhow::bail;
 use icecore_analysis::compare::Point;
 use icecore_analysis::matching;
 use icecore_archive::archive::Archive;
 use icecore_archive::partition::Partition;
-use icecore_archive::schema::{DailyRow, FunctionRow, ImageRow};
+use icecore_archive::schema::{Code, DailyRow, FunctionRow, ImageRow};
 use icecore_archive::{Id, Pool, Text};
 
 use crate::cli::Sort;
@@ -15,6 +16,8 @@ use crate::cli::Sort;
 const LEAST_SHARE: f64 = 0.0005;
 /// The most rows: the heaviest ones of any group.
 const MOST: usize = 2_000;
+/// Rows times groups, at most: they take about 100 bytes each.
+const MOST_POINTS: usize = 10_000_000;
 /// Events of which nobody asks first: time in which threads wait would drown the rest.
 const OF_WAITING: [&str; 3] = ["off-cpu", "run-delay", "waker"];
 
@@ -40,6 +43,10 @@ impl Amount {
         self.weight += weight as f64;
         self.samples += samples.unsigned_abs();
     }
+
+    fn share(self, whole: Self) -> f64 {
+        if whole.weight > 0.0 { self.weight / whole.weight } else { 0.0 }
+    }
 }
 
 /// What a row is of.
@@ -58,8 +65,8 @@ pub(super) struct Row {
     /// As some session names it.
     pub(super) name: String,
     pub(super) image: Option<String>,
-    /// By group.
-    pub(super) amounts: Vec<Amount>,
+    /// By group; none of groups that do not have it.
+    amounts: HashMap<usize, Amount>,
 }
 
 /// Rows over groups of sessions.
@@ -80,14 +87,15 @@ pub(super) struct OfEvent {
 
 /// Sums that are being made.
 struct Making {
-    groups: usize,
     wholes: Vec<Amount>,
-    rows: HashMap<Key, (String, Option<String>, Vec<Amount>)>,
+    rows: HashMap<Key, Row>,
+    /// The amounts of all rows.
+    points: usize,
 }
 
 impl Making {
     fn new(groups: usize) -> Self {
-        Self { groups, wholes: vec![Amount::default(); groups], rows: HashMap::new() }
+        Self { wholes: vec![Amount::default(); groups], rows: HashMap::new(), points: 0 }
     }
 
     fn add(
@@ -99,26 +107,28 @@ impl Making {
     ) {
         if !self.rows.contains_key(key) {
             let (name, image) = shown();
-            self.rows.insert(key.clone(), (name, image, vec![Amount::default(); self.groups]));
+            self.rows.insert(key.clone(), Row { key: key.clone(), name, image, amounts: HashMap::new() });
         }
-        if let Some((_, _, amounts)) = self.rows.get_mut(key) {
-            amounts[group].add(amount);
+        if let Some(row) = self.rows.get_mut(key) {
+            let sum = row.amounts.entry(group).or_insert_with(|| {
+                self.points += 1;
+                Amount::default()
+            });
+            sum.add(amount);
         }
     }
 
     /// The heaviest rows, by their largest share in any group.
     fn done(self) -> Sums {
         let wholes = self.wholes;
-        let share = |amounts: &[Amount]| {
-            let shares = amounts.iter().zip(&wholes).filter(|(_, whole)| whole.weight > 0.0);
-            shares.map(|(amount, whole)| amount.weight / whole.weight).fold(0.0, f64::max)
+        let share = |row: &Row| {
+            let shares = row.amounts.iter().map(|(group, amount)| amount.share(wholes[*group]));
+            shares.fold(0.0, f64::max)
         };
-        let rows =
-            self.rows.into_iter().map(|(key, (name, image, amounts))| Row { key, name, image, amounts });
-        let mut rows: Vec<(f64, Row)> = rows.map(|row| (share(&row.amounts), row)).collect();
+        let mut rows: Vec<(f64, Row)> = self.rows.into_values().map(|row| (share(&row), row)).collect();
         rows.retain(|(share, _)| *share >= LEAST_SHARE);
         rows.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.key.cmp(&b.1.key)));
-        rows.truncate(MOST);
+        rows.truncate(MOST.min(MOST_POINTS / wholes.len().max(1)));
         let rows = rows.into_iter().map(|(_, row)| row).collect();
         Sums { wholes, rows }
     }
@@ -127,11 +137,13 @@ impl Making {
 impl Sums {
     /// Returns the share of each row in each group.
     pub(super) fn points(&self) -> Vec<Vec<Point>> {
-        let point = |(amount, whole): (&Amount, &Amount)| {
-            let share = if whole.weight > 0.0 { amount.weight / whole.weight } else { 0.0 };
-            Point::of_counts(share, amount.samples, whole.samples as f64)
+        let point = |row: &Row, group: usize, whole: Amount| {
+            let amount = row.amounts.get(&group).copied().unwrap_or_default();
+            Point::of_counts(amount.share(whole), amount.samples, whole.samples as f64)
         };
-        self.rows.iter().map(|row| row.amounts.iter().zip(&self.wholes).map(point).collect()).collect()
+        let points =
+            |row| self.wholes.iter().enumerate().map(|(group, whole)| point(row, group, *whole)).collect();
+        self.rows.iter().map(points).collect()
     }
 }
 
@@ -152,20 +164,9 @@ pub(super) fn of_functions(
     // The sessions that have an event.
     let mut seen: HashSet<(Text, Id)> = HashSet::new();
     let mut keys: HashMap<(Text, Option<Text>), Key> = HashMap::new();
-    let mut all = Vec::new();
-    for (place, row) in dailies.into_iter().filter(|(_, row)| !row.inlined) {
-        all.push((place, row.event, row.code, [row.own, row.total]));
-    }
-    archive.each::<FunctionRow>(is_wanted, &mut pool, |_, rows| {
-        for row in rows.into_iter().filter(|row| !row.inlined) {
-            if let Some(place) = group_of.get(&row.recording) {
-                seen.insert((row.event.0, row.recording));
-                all.push((*place, row.event, row.code, [row.own, row.total]));
-            }
-        }
-    })?;
-    for ((set, group), event, code, [own, total]) in all {
-        let making =
+    let mut points = 0;
+    let mut add = |pool: &Pool, (set, group): (usize, usize), event, code: Code, [own, total]: [_; 2]| {
+        let making: &mut Vec<Making> =
             events.entry(event).or_insert_with(|| sets.iter().map(|groups| Making::new(*groups)).collect());
         let (function, image) = (code.function, code.image);
         let key = keys.entry((function, image)).or_insert_with(|| Key {
@@ -174,8 +175,30 @@ pub(super) fn of_functions(
             build_id: None,
         });
         let shown = || (pool.text(function).to_owned(), image.map(|image| pool.text(image).to_owned()));
-        making[set].wholes[group].add(own);
-        making[set].add(key, shown, group, if sort == Sort::Own { own } else { total });
+        let making = &mut making[set];
+        making.wholes[group].add(own);
+        let before = making.points;
+        // What does not fit is refused below.
+        if points < MOST_POINTS {
+            making.add(key, shown, group, if sort == Sort::Own { own } else { total });
+            points += making.points - before;
+        }
+    };
+    for (place, row) in dailies.into_iter().filter(|(_, row)| !row.inlined) {
+        add(&pool, place, row.event, row.code, [row.own, row.total]);
+    }
+    archive.each::<FunctionRow>(is_wanted, &mut pool, |pool, _, rows| {
+        for row in rows.into_iter().filter(|row| !row.inlined) {
+            if let Some(place) = group_of.get(&row.recording) {
+                seen.insert((row.event.0, row.recording));
+                add(pool, *place, row.event, row.code, [row.own, row.total]);
+            }
+        }
+    })?;
+    if points >= MOST_POINTS {
+        bail!(
+            "more than {MOST_POINTS} functions of hosts, recordings or nights are selected: select fewer recordings, or group them by host"
+        );
     }
     let rank = |(name, _): &(Text, Text)| {
         let sessions = seen.iter().filter(|(event, _)| event == name).count();
@@ -223,7 +246,7 @@ pub(super) fn of_images(
     };
     let mut made: Vec<Making> = wholes.iter().map(set).collect();
     let mut all: Vec<ImageRow> = Vec::new();
-    archive.each::<ImageRow>(is_wanted, &mut pool, |_, rows| {
+    archive.each::<ImageRow>(is_wanted, &mut pool, |_, _, rows| {
         all.extend(rows.into_iter().filter(|row| group_of.contains_key(&row.recording)));
     })?;
     for row in all {
