@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing: on Debian and Ubuntu by apt, elsewhere it says what is missing.
 #   setup.sh build   what building and running need
-#   setup.sh test    what the tests need besides (half a GB), and DuckDB in target/engines/duckdb (94 MB)
+#   setup.sh test    what the tests need besides (half a GB), and DuckDB and moto in target/engines/test (209 MB)
 #   setup.sh         both
 #   setup.sh bench   what the benchmarks need besides: their peer, and what runs their BPF programs
 #   setup.sh engines what reads tables besides DuckDB: ClickHouse and Spark in target/engines/all (1.5 GB), and Java (200 MB)
@@ -117,7 +117,7 @@ test)
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <sys/sdt.h>\n' | cc -E - >/dev/null 2>&1 || want systemtap-sdt-dev
-	want_venv duckdb requirements-duckdb.txt
+	want_venv test requirements-test.txt
 	;;
 bench)
 	perf --version >/dev/null 2>&1 || want linux-perf
@@ -128,7 +128,7 @@ engines)
 	# Spark needs Java 17 or newer.
 	java=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
 	[ "${java:-0}" -ge 17 ] || want default-jre-headless
-	want_venv all requirements-duckdb.txt requirements.txt
+	want_venv all requirements-test.txt requirements.txt
 	;;
 *)
 	echo "usage: $0 build|test|bench|engines" >&2

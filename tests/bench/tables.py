@@ -3,7 +3,7 @@
 
 usage: tables.py FOLDER-WITH-PROGRAMS
 
-Needs DuckDB: `tests/setup.sh test` installs it into target/engines/duckdb. Two data sets of a million samples: a fleet (1,000 recordings,
+Needs DuckDB: `tests/setup.sh test` installs it into target/engines/test. Two data sets of a million samples: a fleet (1,000 recordings,
 few stacks) and one large recording (many stacks). The question is the total of each function, counted once for each stack. `list` is
 what other profilers keep, made of `sample` and `stack`: the frames in the row of each sample. All three answers must be the same.
 """

@@ -122,20 +122,19 @@ impl Archive {
     /// # Errors
     /// If there is none, or one of a newer version.
     pub fn open(folder: Folder) -> Result<Self, OpenError> {
-        let path = folder.path(Path::new(MARK));
-        match fs::read_to_string(&path) {
+        match folder.read(Path::new(MARK)) {
             Ok(text) if text == MARK_TEXT => Ok(Self { folder }),
             Ok(_) => Err(OpenError::Newer(folder.root().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(OpenError::None(folder.root().to_owned()))
             }
-            Err(source) => Err(OpenError::Io { path, source }),
+            Err(source) => Err(OpenError::Io { path: folder.root().to_owned(), source }),
         }
     }
 
     /// Returns true if a folder says that it is an archive.
-    pub fn is_in(folder: &Path) -> bool {
-        folder.join(MARK).exists()
+    pub fn is_in(folder: &Folder) -> bool {
+        folder.read(Path::new(MARK)).is_ok()
     }
 
     /// Opens an archive, or makes one of an empty folder or of none.
@@ -146,12 +145,7 @@ impl Archive {
         match Self::open(folder.clone()) {
             Err(OpenError::None(root)) => {
                 let failed = |source| OpenError::Io { path: root.clone(), source };
-                let is_empty = match fs::read_dir(&root) {
-                    Ok(entries) => entries.flatten().all(|entry| entry.file_name() == ".tmp"),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-                    Err(error) => return Err(failed(error)),
-                };
-                if !is_empty {
+                if !folder.is_empty().map_err(failed)? {
                     // A neighbour may have made it meanwhile.
                     return Self::open(folder).map_err(|error| match error {
                         OpenError::None(root) => OpenError::Foreign(root),
@@ -251,15 +245,16 @@ impl Archive {
         let path = self.folder.path(name);
         let is_same = || -> io::Result<bool> {
             let mut pool = Pool::default();
-            let file = TableFile::open(R::TABLE, &path).map_err(cause)?;
-            if !file.is_ours() {
+            let bytes = self.folder.read(name)?;
+            let file = TableFile::new(R::TABLE, bytes.clone()).map_err(cause)?;
+            if !file.head.is_ours {
                 return Ok(true);
             }
             let mut rows = file.read::<R>(&mut pool).map_err(cause)?;
-            let origin = Origin { recordings: file.recordings, epoch: file.epoch };
+            let origin = Origin { recordings: file.head.recordings, epoch: file.head.epoch };
             let mut again = Vec::new();
             write(&mut rows, &pool, &origin, &mut again).map_err(cause)?;
-            Ok(fs::read(&path)? == again)
+            Ok(bytes == again)
         };
         match is_same() {
             Ok(true) => Ok(None),
@@ -361,13 +356,10 @@ impl Archive {
     }
 
     fn count_rows(&self, table: &str, live: &[Part]) -> Result<u64, Error> {
-        let rows = |part: &Part| {
-            let file = TableFile::open(table, &self.folder.path(&part.file.name)).map_err(cause);
-            match file {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-                file => {
-                    file.map(|file| file.rows()).map_err(|source| self.read_error(&part.file.name, source))
-                }
+        let rows = |part: &Part| match merge::head(&self.folder, table, &part.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            head => {
+                head.map(|(head, _)| head.rows).map_err(|source| self.read_error(&part.file.name, source))
             }
         };
         live.iter().map(rows).sum()
@@ -441,10 +433,10 @@ impl Archive {
         Ok(files.filter_map(|file| Some((uuid(&file)?, file))).collect())
     }
 
-    /// Stores a recording; returns its path. If it is there already, that one stays, and `fill` is not called.
+    /// Stores a recording; returns its path in the folder. If it is there already, that one stays.
     ///
     /// # Errors
-    /// Those of `fill` and of the file system.
+    /// Those of `fill`, and of what keeps the file.
     pub fn store<E: From<io::Error>>(
         &self,
         partition: &Partition,
@@ -452,11 +444,8 @@ impl Archive {
         fill: impl FnOnce(&mut fs::File) -> Result<(), E>,
     ) -> Result<PathBuf, E> {
         let name = recording(partition, uuid);
-        let path = self.folder.path(&name);
-        if !path.exists() {
-            self.folder.publish(&name, false, fill)?;
-        }
-        Ok(path)
+        self.folder.publish(&name, false, fill)?;
+        Ok(name)
     }
 
     /// Stores the rows of the sessions of a stored recording; its row in `recording` comes last.

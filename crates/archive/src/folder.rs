@@ -1,33 +1,37 @@
-//! A folder in which files appear whole or not at all, and in which no file changes.
-//!
-//! ```text
-//! .tmp/…  ── write ── sync ──► renamed to its place, if nothing is there ──► folder synced
-//! ```
-//!
-//! What was published survives a crash. A process that is killed leaves at most a file in `.tmp`, which nobody reads.
+//! A folder in which files appear whole or not at all, and in which no file changes; or the part of a bucket that is used as one.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-/// Where files are written before they have their names.
-const TEMPORARY: &str = ".tmp";
+use crate::disk::Disk;
+use crate::s3::{Bucket, SettingsError};
+use crate::store::Store;
+pub use crate::store::{Local, Stored, Tail};
 
-/// A step that the file system is asked for.
+/// How names of folders in buckets begin.
+const S3: &str = "s3://";
+
+/// Returns true if a folder that a user typed is in a bucket.
+pub fn is_bucket(typed: &Path) -> bool {
+    in_bucket(typed).is_some()
+}
+
+fn in_bucket(typed: &Path) -> Option<&str> {
+    typed.to_str()?.strip_prefix(S3).map(|rest| rest.trim_end_matches('/'))
+}
+
+/// A step that is asked of what keeps the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A file is created in `.tmp`.
+    /// A file is created that has no name yet.
     Create,
-    /// Its bytes are synced.
-    Sync,
     /// It gets its name.
     Publish,
-    /// The folder of the name is synced.
-    SyncFolder,
     /// A file is removed.
     Remove,
 }
@@ -38,25 +42,26 @@ pub type Watch = Arc<dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync>;
 /// The folder.
 #[derive(Clone)]
 pub struct Folder {
+    /// As users name it.
     root: PathBuf,
+    store: Arc<dyn Store>,
     watch: Option<Watch>,
 }
 
-/// A file in the folder.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stored {
-    /// Its path below the folder.
-    pub name: PathBuf,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// When it was written.
-    pub modified: SystemTime,
-}
-
 impl Folder {
-    /// Names a folder, which need not exist.
+    /// Names a folder of this machine, which need not exist.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), watch: None }
+        Self { root: root.to_owned(), store: Arc::new(Disk::new(root)), watch: None }
+    }
+
+    /// Names a folder as a user typed it: a path, or `s3://BUCKET/PREFIX`.
+    ///
+    /// # Errors
+    /// If it names a bucket, and its name or what the environment says of it is wrong.
+    pub fn of(typed: &Path) -> Result<Self, SettingsError> {
+        let Some(name) = in_bucket(typed) else { return Ok(Self::new(typed)) };
+        let store = Arc::new(Bucket::from_env(name)?);
+        Ok(Self { root: format!("{S3}{name}").into(), store, watch: None })
     }
 
     /// Returns the folder with something that is asked before every step.
@@ -65,12 +70,12 @@ impl Folder {
         Self { watch: Some(watch), ..self }
     }
 
-    /// Returns the path of the folder.
+    /// Returns the path of the folder, as messages name it.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of a file in it, as messages name it.
     pub fn path(&self, name: &Path) -> PathBuf {
         self.root.join(name)
     }
@@ -83,7 +88,7 @@ impl Folder {
     /// `None`; with `replaces` the new one takes its place.
     ///
     /// # Errors
-    /// Those of `fill`, and of the file system. The name is as it was before, or has the whole file.
+    /// Those of `fill`, and of what keeps the file. The name is as it was before, or has the whole file.
     pub fn publish<T, E: From<io::Error>>(
         &self,
         name: &Path,
@@ -93,24 +98,8 @@ impl Folder {
         self.ask(Step::Create, name)?;
         let mut file = self.temporary()?;
         let filled = fill(file.as_file_mut())?;
-        self.ask(Step::Sync, name)?;
-        file.as_file().sync_all()?;
-        let path = self.path(name);
-        let folder = path.parent().unwrap_or(&self.root);
-        create_folder(folder)?;
         self.ask(Step::Publish, name)?;
-        let published = if replaces {
-            file.persist(&path).map(|_| true)
-        } else {
-            file.persist_noclobber(&path).map(|_| true)
-        };
-        let is_new = match published {
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => false,
-            published => published.map_err(|error| error.error)?,
-        };
-        self.ask(Step::SyncFolder, name)?;
-        File::open(folder)?.sync_all()?;
-        Ok(is_new.then_some(filled))
+        Ok(self.store.publish(file, name, replaces)?.then_some(filled))
     }
 
     /// Makes a file for what will be published; it is gone when it is dropped.
@@ -118,88 +107,65 @@ impl Folder {
     /// # Errors
     /// Those of the file system.
     pub fn temporary(&self) -> io::Result<NamedTempFile> {
-        let temporary = self.root.join(TEMPORARY);
-        create_folder(&temporary)?;
-        NamedTempFile::new_in(&temporary)
+        self.store.temporary()
     }
 
     /// Removes a file; nothing happens if it is not there.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of what keeps it.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         self.ask(Step::Remove, name)?;
-        match fs::remove_file(self.path(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        self.store.remove(name)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Those of what keeps it; of the kind [`io::ErrorKind::NotFound`] if it is not there. So of the following ones.
+    pub fn read(&self, name: &Path) -> io::Result<Bytes> {
+        self.store.read(name)
+    }
+
+    /// Reads the last bytes of a file, at most so many.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn tail(&self, name: &Path, most: u64) -> io::Result<Tail> {
+        self.store.tail(name, most)
+    }
+
+    /// Returns a file of this machine with the same bytes.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn local(&self, name: &Path) -> io::Result<Local> {
+        self.store.local(name)
     }
 
     /// Lists all files below a part of the folder, in the order of their names; none if there is no such part. Files whose names begin with a
-    /// dot are left out, and links are not followed.
+    /// dot are left out.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of what keeps them.
     pub fn list(&self, part: &Path) -> io::Result<Vec<Stored>> {
-        let (mut found, mut folders) = (Vec::new(), vec![part.to_owned()]);
-        while let Some(folder) = folders.pop() {
-            let entries = match fs::read_dir(self.path(&folder)) {
-                // A neighbour may have removed it meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                entries => entries?,
-            };
-            for entry in entries {
-                let entry = entry?;
-                if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                    continue;
-                }
-                let (name, kind) = (folder.join(entry.file_name()), entry.file_type()?);
-                match entry.metadata() {
-                    _ if kind.is_dir() => folders.push(name),
-                    Ok(meta) if kind.is_file() => {
-                        found.push(Stored { name, bytes: meta.len(), modified: meta.modified()? });
-                    }
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
+        self.store.list(part)
     }
 
-    /// Lists what writers have in `.tmp` now, or have left there.
+    /// Returns true if there is nothing, not even what others have put there.
+    ///
+    /// # Errors
+    /// Those of what keeps it.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        self.store.is_empty()
+    }
+
+    /// Lists what writers have not published yet, or have left behind.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn unfinished(&self) -> io::Result<Vec<Stored>> {
-        let entries = match fs::read_dir(self.root.join(TEMPORARY)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            // What is gone by now was published.
-            let Ok(meta) = entry.metadata() else { continue };
-            let name = Path::new(TEMPORARY).join(entry.file_name());
-            found.push(Stored { name, bytes: meta.len(), modified: meta.modified()? });
-        }
-        Ok(found)
-    }
-}
-
-/// Creates a folder and those above it; each is on the disk when this returns.
-fn create_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    create_folder(above)?;
-    match fs::create_dir(folder) {
-        // A neighbour was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        created => created.and_then(|()| File::open(above)?.sync_all()),
+        self.store.unfinished()
     }
 }
 

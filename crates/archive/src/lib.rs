@@ -11,7 +11,10 @@
 //! | [`read`] | the rows of a file |
 //! | [`schema`] | the tables |
 //! | [`rows`] | the rows of a recording |
-//! | [`folder`] | files that appear whole or not at all |
+//! | `store` | what keeps files |
+//! | `disk` | files in a folder |
+//! | `s3` | files in a bucket of an object store |
+//! | [`folder`] | files that appear whole or not at all, wherever they are kept |
 //! | [`dataset`] | tables of many recordings, as files in folders |
 //! | [`merge`] | which files of a table count |
 //! | [`archive`] | recordings and their tables in one folder |
@@ -23,6 +26,7 @@
 pub mod archive;
 pub mod column;
 pub mod dataset;
+mod disk;
 pub mod folder;
 mod id;
 pub mod merge;
@@ -31,8 +35,10 @@ mod pool;
 pub mod prune;
 pub mod read;
 pub mod rows;
+mod s3;
 pub mod schema;
 pub mod select;
+mod store;
 pub mod table;
 
 pub use archive::Archive;

@@ -7,11 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use bytes::Bytes;
+
 use crate::dataset::cause;
-use crate::folder::{Folder, Stored};
+use crate::folder::{Folder, Stored, Tail};
 use crate::id::Id;
 use crate::pool::Pool;
-use crate::read::{Readable, TableFile};
+use crate::read::{Head, Readable, TableFile};
 use crate::table::Origin;
 
 /// How names of merged files begin.
@@ -26,7 +28,12 @@ pub struct Part {
     pub recordings: HashSet<String>,
     /// How often its rows were written anew.
     pub epoch: u32,
+    /// All of it, if it is that small.
+    whole: Option<Bytes>,
 }
+
+/// What is read of a merged file to learn what is in it: enough for most, and all of a small one.
+const TAIL: u64 = 64 << 10;
 
 impl Part {
     /// Looks at a file; of one with a single recording, the name says all. `None`: the archive has not written it, and it counts for nothing.
@@ -38,18 +45,39 @@ impl Part {
         let Some(stem) = name.and_then(|name| name.strip_suffix(".parquet")) else { return Ok(None) };
         if is_uuid(stem) {
             let recordings = HashSet::from([stem.to_owned()]);
-            return Ok(Some(Self { file, recordings, epoch: 0 }));
+            return Ok(Some(Self { file, recordings, epoch: 0, whole: None }));
         }
         if !stem.starts_with(MERGED) {
             return Ok(None);
         }
-        let TableFile { recordings, epoch, .. } =
-            TableFile::open(table, &folder.path(&file.name)).map_err(cause)?;
-        Ok(Some(Self { file, recordings: recordings.into_iter().collect(), epoch }))
+        let (Head { recordings, epoch, .. }, tail) = head(folder, table, &file)?;
+        let whole = (tail.last.len() as u64 == tail.size).then_some(tail.last);
+        Ok(Some(Self { file, recordings: recordings.into_iter().collect(), epoch, whole }))
+    }
+
+    /// Reads its rows.
+    fn rows<R: Readable>(&self, folder: &Folder, pool: &mut Pool) -> io::Result<Vec<R>> {
+        let bytes = self.whole.clone().map_or_else(|| folder.read(&self.file.name), Ok)?;
+        TableFile::new(R::TABLE, bytes).and_then(|file| file.read(pool)).map_err(cause)
     }
 
     fn rank(&self) -> impl Ord + '_ {
         (self.epoch, self.recordings.len(), &self.file.name)
+    }
+}
+
+/// Reads what a file says of itself; also returns what was read of it.
+///
+/// # Errors
+/// If it cannot be read, or holds another table.
+pub(crate) fn head(folder: &Folder, table: &str, file: &Stored) -> io::Result<(Head, Tail)> {
+    let mut most = TAIL;
+    loop {
+        let tail = folder.tail(&file.name, most)?;
+        match Head::of_tail(table, &tail.last, tail.size).map_err(cause)? {
+            Ok(head) => return Ok((head, tail)),
+            Err(needed) => most = needed.max(2 * most),
+        }
     }
 }
 
@@ -92,9 +120,7 @@ pub fn read<R: Readable>(
     let mut owners: HashMap<Id, usize> = HashMap::new();
     let mut all = Vec::new();
     for (position, part) in live.iter().enumerate() {
-        let file = TableFile::open(R::TABLE, &folder.path(&part.file.name));
-        let rows = file.and_then(|file| file.read::<R>(pool));
-        let rows = rows.map_err(|error| (part.file.clone(), cause(error)))?;
+        let rows = part.rows::<R>(folder, pool).map_err(|error| (part.file.clone(), error))?;
         let mut is_own = |id: Id| *owners.entry(id).or_insert(position) == position;
         all.extend(rows.into_iter().filter(|row| row.recording().is_none_or(&mut is_own)));
     }
@@ -127,7 +153,7 @@ mod tests {
             _ => merged(uuids.clone(), epoch).0,
         };
         let file = Stored { name: PathBuf::from(name), bytes: 1, modified: SystemTime::UNIX_EPOCH };
-        Part { file, recordings: uuids.collect(), epoch }
+        Part { file, recordings: uuids.collect(), epoch, whole: None }
     }
 
     fn names(parts: &[Part]) -> Vec<String> {

@@ -19,7 +19,7 @@ use crate::archive::{Archive, Index, TABLES, TRIES};
 use crate::dataset::{Error, cause, write_file, write_table};
 use crate::folder::Stored;
 use crate::id::Id;
-use crate::merge::{self, Part, merged};
+use crate::merge::{self, Part, head, merged};
 use crate::partition::Partition;
 use crate::pool::{Pool, Text};
 use crate::read::{Readable, TableFile};
@@ -110,12 +110,20 @@ impl Archive {
             let files = self.listed_files(&partition.folder(DailyRow::TABLE))?;
             let newest = files.iter().filter_map(|file| Some((number(file)?, file))).max_by_key(|it| it.0);
             let Some((number, file)) = newest else { return Ok(None) };
-            let read = TableFile::open(DailyRow::TABLE, &self.folder().path(&file.name)).and_then(|file| {
-                let rows = pool.as_deref_mut().map(|pool| file.read(pool)).transpose()?.unwrap_or_default();
-                let origin = Origin { recordings: file.recordings, epoch: file.epoch };
+            let mut read = || -> io::Result<Daily> {
+                let (head, rows) = match pool.as_deref_mut() {
+                    None => (head(self.folder(), DailyRow::TABLE, file)?.0, Vec::new()),
+                    Some(pool) => {
+                        let file = TableFile::new(DailyRow::TABLE, self.folder().read(&file.name)?);
+                        let file = file.map_err(cause)?;
+                        let rows = file.read(pool).map_err(cause)?;
+                        (file.head, rows)
+                    }
+                };
+                let origin = Origin { recordings: head.recordings, epoch: head.epoch };
                 Ok(Daily { number, origin, rows })
-            });
-            match read.map_err(cause) {
+            };
+            match read() {
                 // A neighbour has published the next one meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 read => return read.map(Some).map_err(|source| self.read_error(&file.name, source)),

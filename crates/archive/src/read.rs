@@ -1,12 +1,12 @@
 //! Reads the rows of a table back.
 
-use std::fs::File;
-use std::path::Path;
 use std::str;
 
+use bytes::Bytes;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
 use crate::id::Id;
@@ -274,23 +274,26 @@ pub trait Readable: Row + PartialEq {
     fn read(fields: &mut Fields<'_>) -> Result<Self>;
 }
 
-/// A file of a table.
-pub struct TableFile {
-    file: SerializedFileReader<File>,
+/// What a file of a table says of itself, at its end.
+#[derive(Debug)]
+pub struct Head {
     /// The UUIDs of the recordings in a file that holds several; empty if it does not say.
     pub recordings: Vec<String>,
     /// How often its rows were written anew.
     pub epoch: u32,
+    /// The number of its rows.
+    pub rows: u64,
+    /// True if this version wrote it.
+    pub is_ours: bool,
 }
 
-impl TableFile {
-    /// Opens a file.
+impl Head {
+    /// Reads what a file says.
     ///
     /// # Errors
-    /// If it cannot be read, or holds another table or one of another version.
-    pub fn open(table: &str, path: &Path) -> Result<Self> {
-        let file = SerializedFileReader::new(File::open(path)?)?;
-        let of_file = file.metadata().file_metadata();
+    /// If it holds another table or one of another version.
+    fn new(table: &str, meta: &ParquetMetaData) -> Result<Self> {
+        let of_file = meta.file_metadata();
         let value = |key: &str| {
             let pair = of_file.key_value_metadata()?.iter().find(|pair| pair.key == key);
             pair.and_then(|pair| pair.value.clone())
@@ -299,19 +302,44 @@ impl TableFile {
             return Err(ParquetError::General(format!("it holds no table `{table}` of version {SCHEMA}")));
         }
         let recordings = value(RECORDINGS).unwrap_or_default();
-        let recordings = recordings.split(',').filter(|uuid| !uuid.is_empty()).map(str::to_owned).collect();
-        let epoch = value(EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        Ok(Self { file, recordings, epoch })
+        Ok(Self {
+            recordings: recordings.split(',').filter(|uuid| !uuid.is_empty()).map(str::to_owned).collect(),
+            epoch: value(EPOCH).and_then(|epoch| epoch.parse().ok()).unwrap_or(0),
+            rows: u64::try_from(of_file.num_rows()).unwrap_or(0),
+            is_ours: of_file.created_by() == Some(CREATED_BY),
+        })
     }
 
-    /// Returns true if this version wrote it.
-    pub fn is_ours(&self) -> bool {
-        self.file.metadata().file_metadata().created_by() == Some(CREATED_BY)
+    /// Reads it from the last bytes of a file of this size. If they are too few, returns how many it needs.
+    ///
+    /// # Errors
+    /// If they are not the end of a file of this table.
+    pub fn of_tail(table: &str, last: &Bytes, size: u64) -> Result<std::result::Result<Self, u64>> {
+        let mut reader = ParquetMetaDataReader::new();
+        match reader.try_parse_sized(last, size) {
+            Err(ParquetError::NeedMoreData(needed)) if (needed as u64) <= size => Ok(Err(needed as u64)),
+            Err(error) => Err(error),
+            Ok(()) => Self::new(table, &reader.finish()?).map(Ok),
+        }
     }
+}
 
-    /// The number of its rows.
-    pub fn rows(&self) -> u64 {
-        u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
+/// A file of a table.
+pub struct TableFile {
+    file: SerializedFileReader<Bytes>,
+    /// What it says of itself.
+    pub head: Head,
+}
+
+impl TableFile {
+    /// Opens a file, given its bytes.
+    ///
+    /// # Errors
+    /// If they hold another table, or one of another version.
+    pub fn new(table: &str, bytes: Bytes) -> Result<Self> {
+        let file = SerializedFileReader::new(bytes)?;
+        let head = Head::new(table, file.metadata())?;
+        Ok(Self { file, head })
     }
 
     /// Reads all rows.

@@ -9,6 +9,7 @@
 //!
 //! The 61st night is day 60: days count from 0.
 
+use std::fs;
 use std::path::Path;
 
 use icecore_format::Error;
@@ -18,7 +19,10 @@ use icecore_format::records::{
     WaitState, WalkEnd, WokenBy,
 };
 
+use tempfile::TempDir;
+
 use super::{Builder, KERNEL, START_NS, meaning, session};
+use crate::inside::text;
 
 /// The night from which on `parse` costs more.
 pub const REGRESSION_DAY: u32 = 60;
@@ -85,6 +89,15 @@ impl Fleet {
             }
         }
         Ok((self.days - self.first) * 2 * self.hosts)
+    }
+
+    /// Makes a folder with all recordings in `fleet`, and an archive of them in `archive`.
+    pub fn archived(self) -> TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("fleet")).expect("made");
+        self.write(&dir.path().join("fleet")).expect("written");
+        text(dir.path(), "archive DIR/archive add DIR/fleet");
+        dir
     }
 
     /// Makes the recording of one night of one host.

@@ -17,15 +17,6 @@ use serde_json::Value;
 
 const FLEET: Fleet = Fleet { first: 0, days: 3, hosts: 4, samples: 60 };
 
-/// A folder with the recordings of a fleet in `fleet`, and an archive of them in `archive`.
-fn archived() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    fs::create_dir(dir.path().join("fleet")).expect("made");
-    FLEET.write(&dir.path().join("fleet")).expect("written");
-    text(dir.path(), "archive DIR/archive add DIR/fleet");
-    dir
-}
-
 fn rows(document: &Value) -> &Vec<Value> {
     document["rows"].as_array().expect("rows")
 }
@@ -69,7 +60,7 @@ fn a_recording_that_was_got_shows_in_every_view_what_the_compacted_one_shows() {
 
 #[test]
 fn recordings_are_listed_selected_and_found() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let all = json(path, "archive DIR/archive list");
     assert_eq!(rows(&all).len(), 24);
@@ -114,7 +105,7 @@ fn recordings_are_listed_selected_and_found() {
 
 #[test]
 fn views_of_a_selection_are_those_of_the_merged_recordings() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let merged = "merge DIR/fleet/web-02-000.icecore DIR/fleet/web-02-001.icecore DIR/fleet/web-02-002.icecore -o DIR/merged";
     text(path, merged);
@@ -208,7 +199,7 @@ fn tables(path: &Path) -> usize {
 
 #[test]
 fn merged_tables_say_the_same_in_fewer_files() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let (before, count) = (said(path), tables(path));
     assert_eq!(count, 24 * 6);
@@ -290,7 +281,7 @@ fn adding_merging_collecting_and_reading_at_once_lose_and_double_nothing() {
 
 #[test]
 fn merging_that_fails_at_any_step_loses_nothing() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let before = said(path);
     let root = path.join("archive");
@@ -340,7 +331,7 @@ fn a_broken_recording_is_refused_or_mended() {
 
 #[test]
 fn damage_is_found_and_tables_are_mended() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let archive = path.join("archive");
     let of = |part: &str, extension: &str| {
@@ -444,8 +435,8 @@ fn whatever_step_fails_nothing_is_half_there_and_nothing_that_was_confirmed_is_l
     let steps = Arc::default();
     assert!(add_with_failure(&whole.path().join("a"), usize::MAX, &bytes, &steps));
     let (all, expected) = (steps.load(Ordering::Relaxed), files(&whole.path().join("a")));
-    // The mark, the recording and its tables (it has no counters), four steps each.
-    assert_eq!(all, 4 * 7);
+    // The mark, the recording and its tables (it has no counters), two steps each.
+    assert_eq!(all, 2 * 7);
     for at in 0..all {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().join("a");
@@ -469,7 +460,7 @@ fn whatever_step_fails_nothing_is_half_there_and_nothing_that_was_confirmed_is_l
 
 #[test]
 fn garbage_is_what_nobody_finishes_and_nothing_else() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let root = dir.path().join("archive");
     let before = files(&root);
     let archive = Archive::open(Folder::new(&root)).expect("it is one");
@@ -554,7 +545,7 @@ fn sessions_of_one_file_are_listed_together_and_shown_together() {
 
 #[test]
 fn what_would_do_something_else_than_was_asked_is_refused() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     for (line, cause) in [
         ("parquet DIR/fleet/web-00-000.icecore -o DIR/archive", "is an archive: add recordings"),

@@ -23,7 +23,7 @@ fn duckdb_answers_the_questions_of_a_fleet_as_the_report_does() {
     let written: Value = serde_json::from_slice(&written.stdout).expect("JSON");
     assert_eq!((written["recordings"].as_u64(), files.len()), (Some(u64::from(count)), count as usize));
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = tests.join("../target/engines/duckdb/bin/python");
+    let python = tests.join("../target/engines/test/bin/python");
     assert!(python.exists(), "there is no DuckDB in target/engines: run `make setup-test`");
     let mut questions = Command::new(python);
     questions.arg(tests.join("engines/questions.py")).arg("duckdb");

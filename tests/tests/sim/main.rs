@@ -3,6 +3,7 @@
 mod annotate;
 mod archive;
 mod audit;
+mod bucket;
 mod corpus;
 mod counted;
 mod counts;

@@ -12,14 +12,6 @@ use serde_json::Value;
 
 const FLEET: Fleet = Fleet { first: 0, days: 2, hosts: 3, samples: 60 };
 
-fn archived() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    fs::create_dir(dir.path().join("fleet")).expect("made");
-    FLEET.write(&dir.path().join("fleet")).expect("written");
-    text(dir.path(), "archive DIR/archive add DIR/fleet");
-    dir
-}
-
 fn count(document: &Value, key: &str) -> usize {
     document[key].as_array().expect("a list").len()
 }
@@ -50,7 +42,7 @@ fn rsh(path: &Path, then: &str) -> String {
 
 #[test]
 fn what_is_missing_moves_between_folders_and_nothing_else() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let some = json(path, "archive DIR/archive push DIR/other host=web-01");
     assert_eq!((count(&some, "moved"), some["offered"].as_u64()), (2, Some(2)));
@@ -76,7 +68,7 @@ fn what_is_missing_moves_between_folders_and_nothing_else() {
 
 #[test]
 fn a_damaged_recording_does_not_move_and_the_others_do() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let (name, mut bytes) = recordings(path, "archive").remove(3);
     let middle = bytes.len() / 2;
@@ -91,7 +83,7 @@ fn a_damaged_recording_does_not_move_and_the_others_do() {
 
 #[test]
 fn recordings_move_through_a_shell_and_again_after_the_connection_has_ended() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let options = rsh(path, "");
     let pushed = json(path, &format!("archive DIR/archive push host:DIR/it's service=web {options}"));

@@ -17,14 +17,6 @@ use serde_json::Value;
 
 const FLEET: Fleet = Fleet { first: 0, days: 3, hosts: 4, samples: 60 };
 
-fn archived() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
-    fs::create_dir(dir.path().join("fleet")).expect("made");
-    FLEET.write(&dir.path().join("fleet")).expect("written");
-    text(dir.path(), "archive DIR/archive add DIR/fleet");
-    dir
-}
-
 /// What functions take, by day, service, event, function, image and kind of row: in the tables and in the daily sums together.
 type Totals = BTreeSet<(String, String, String, String, Option<String>, bool, [i64; 4])>;
 
@@ -80,7 +72,7 @@ fn listed(path: &Path) -> usize {
 #[test]
 fn what_is_pruned_by_age_size_and_selection_leaves_its_sums() {
     for is_merged in [false, true] {
-        let dir = archived();
+        let dir = FLEET.archived();
         let path = dir.path();
         if is_merged {
             text(path, "archive DIR/archive compact");
@@ -187,7 +179,7 @@ fn whatever_step_of_pruning_fails_nothing_is_lost_or_summed_twice() {
 
 #[test]
 fn many_that_prune_and_merge_at_once_sum_everything_once() {
-    let dir = archived();
+    let dir = FLEET.archived();
     let path = dir.path();
     let (before, _) = totals(&opened(path));
     let uuids: Vec<String> = opened(path).recordings().expect("listed").into_keys().collect();

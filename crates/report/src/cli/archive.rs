@@ -40,9 +40,11 @@ it, then the options of the view. A view of several recordings shows them merged
 
 The folder holds plain files that never change: recordings/, compacted and with their names, and the six tables of `parquet`, \
 which SQL engines read (docs/FLEET.md). Only their owner can read them. Several may add, list and read at the same time, also \
-over NFS; what `add` confirmed survives a crash.")]
+over NFS; what `add` confirmed survives a crash.
+
+DIR may be s3://BUCKET/PREFIX, in any store that speaks the protocol of Amazon S3 and knows If-None-Match. The variables of its own tools say where and who: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.")]
 pub struct Archive {
-    /// The folder of the archive
+    /// The folder of the archive, or s3://BUCKET/PREFIX
     #[arg(value_name = "DIR", help_heading = "Arguments")]
     pub folder: PathBuf,
     /// What to do.
@@ -223,12 +225,13 @@ Examples:
   icecore-report archive DIR push /mnt/backup/archive --last 7d
   icecore-report archive DIR push archive-host:/var/lib/icecore 'service=web'
   icecore-report archive DIR pull ssh://web-07:2222/var/lib/icecore
+  icecore-report archive DIR push s3://profiles/fleet
 
 Only what the other archive lacks is copied, and not what was pruned there. The receiver checks each recording, stores it and \
 writes its tables before it confirms it; if the connection ends, run the command again. Daily sums of pruned recordings stay where they are. \
 On another host, icecore-report must be installed; only whole recordings are copied.")]
 pub struct Moving {
-    /// The other archive: a folder, HOST:PATH, or ssh://HOST:PORT/PATH
+    /// The other archive: a folder, s3://BUCKET/PREFIX, HOST:PATH, or ssh://HOST:PORT/PATH
     #[arg(value_name = "ARCHIVE", help_heading = "Arguments")]
     pub other: String,
     /// Which recordings.

@@ -27,7 +27,7 @@ pub struct Parquet {
     /// The recordings; `-`: stdin
     #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]
     pub files: Vec<PathBuf>,
-    /// The folder of the tables; it need not exist
+    /// The folder of the tables, or s3://BUCKET/PREFIX; it need not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Where images and debug files are found.

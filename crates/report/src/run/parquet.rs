@@ -58,7 +58,8 @@ pub(super) fn parquet(options: &Parquet, global: &Global, streams: &mut Streams<
     if options.files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         bail!("cannot read two recordings from stdin: write one into a file");
     }
-    if Archive::is_in(&options.output) {
+    let folder = Folder::of(&options.output)?;
+    if Archive::is_in(&folder) {
         let folder = options.output.display();
         bail!(
             "`{folder}` is an archive: add recordings with `icecore-report archive {folder} add`, or name another folder"
@@ -66,7 +67,7 @@ pub(super) fn parquet(options: &Parquet, global: &Global, streams: &mut Streams<
     }
     let servers = lookup::servers(&options.lookup)?;
     let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
-    let mut dataset = Dataset::new(Folder::new(&options.output));
+    let mut dataset = Dataset::new(folder);
     let mut left_out = Vec::new();
     // One at a time: a recording keeps all CPUs busy by itself, and its rows take memory.
     for path in &options.files {

@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 use super::super::edit::redaction;
 use super::super::parquet::{Sessions, sessions};
 use super::super::{Streams, emit, lookup, screen};
-use super::Found;
+use super::{Found, below, local, opened_or_created};
 use crate::base::output;
 use crate::cli::{Add, Get, Global};
 use crate::input;
@@ -93,7 +93,7 @@ pub(super) fn add(
     let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
     let redaction = redaction(&options.redacted)?;
     let files = expanded(&options.files)?;
-    let archive = Archive::open_or_create(Folder::new(folder))?;
+    let archive = opened_or_created(folder)?;
     let archive_name = folder.display().to_string();
     let (mut added, mut known, mut pruned) = (Vec::new(), Vec::new(), Vec::new());
     let mut failed = 0u64;
@@ -192,15 +192,16 @@ impl Adding<'_> {
         }
         let (stored, input_bytes) = match there {
             // It was stored, but not listed: an `add` was interrupted.
-            Some(file) => (self.archive.folder().path(&file.name), recording.len_bytes()),
+            Some(file) => (file.name.clone(), recording.len_bytes()),
             None => self.store(path, &recording, &uuid).with_context(cannot)?,
         };
-        let (sessions, written) = list(self.archive, &stored, &uuid).with_context(cannot)?;
+        let local = self.archive.folder().local(&stored).with_context(cannot)?;
+        let (sessions, written) = list(self.archive, local.path(), &uuid).with_context(cannot)?;
         Ok(Became::Added(AddedRow {
             uuid,
             from: path.display().to_string(),
-            file_bytes: fs::metadata(&stored).map_or(0, |meta| meta.len()),
-            file: stored.display().to_string(),
+            file_bytes: fs::metadata(local.path()).map_or(0, |meta| meta.len()),
+            file: below(self.archive, &stored),
             sessions: sessions.0,
             samples: sessions.1,
             input_bytes,
@@ -208,7 +209,7 @@ impl Adding<'_> {
         }))
     }
 
-    /// Stores a recording with its names and without stack memory; returns its path, and the size that it had.
+    /// Stores a recording with its names and without stack memory; returns its path in the archive, and the size that it had.
     fn store(&self, path: &Path, recording: &Recording, uuid: &str) -> anyhow::Result<(PathBuf, u64)> {
         let input_bytes = recording.len_bytes();
         let found = verify(recording);
@@ -330,11 +331,11 @@ pub(super) fn get(
         let file = stored.get(uuid);
         let file = file.with_context(|| format!("the archive has lost the recording {uuid}: run verify"))?;
         let path = if is_folder { to.join(format!("{uuid}.icecore")) } else { to.clone() };
-        let from = archive.folder().path(&file.name);
+        let from = local(archive, file)?;
         let cannot = || format!("cannot write `{}`", path.display());
-        output::refuse(&path, options.force, &[&from]).with_context(cannot)?;
-        let copy = |to: &mut File| io::copy(&mut File::open(&from)?, to);
-        got.bytes += output::replace(&path, &[&from], 0o600, copy).with_context(cannot)?;
+        output::refuse(&path, options.force, &[from.path()]).with_context(cannot)?;
+        let copy = |to: &mut File| io::copy(&mut from.open()?, to);
+        got.bytes += output::replace(&path, &[from.path()], 0o600, copy).with_context(cannot)?;
         got.files.push(path.display().to_string());
     }
     emit(global, streams, &got, |page| {

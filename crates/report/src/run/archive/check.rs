@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::super::{Streams, emit, screen};
 use super::add::{list, listed, rows_of};
 use super::listing::name;
-use super::{Found, below};
+use super::{Found, below, local};
 use crate::cli::{Global, Reindex, VerifyArchive};
 use crate::input;
 use icecore_profile::recording::load::outline::outline;
@@ -131,16 +131,16 @@ impl Verified {
         let mut expected: BTreeMap<Partition, Rows> = BTreeMap::new();
         for (_, file) in stored {
             self.recordings += 1;
-            let path = archive.folder().path(&file.name);
-            let found = input::open(&path).map_err(|error| format!("{:#}", anyhow::Error::new(error)));
+            let local = local(archive, file)?;
+            let found = input::open(local.path()).map_err(|error| format!("{:#}", anyhow::Error::new(error)));
             let cause = match found.map(|recording| check(&recording)) {
                 Ok(findings) => findings.problems.first().map(|problem| problem.cause.clone()),
                 Err(cause) => Some(cause),
             };
             match cause {
-                Some(cause) => self.problem(path.display().to_string(), cause, None),
+                Some(cause) => self.problem(below(archive, &file.name), cause, None),
                 None => {
-                    for (partition, rows) in rows_of(&path, &mut pool)? {
+                    for (partition, rows) in rows_of(local.path(), &mut pool)? {
                         expected.entry(partition).or_default().append(rows);
                     }
                 }
@@ -245,11 +245,11 @@ pub(super) fn reindex(
         let listed = listed(archive)?;
         let is_listed = |uuid: &String, file: &Stored| {
             let sessions =
-                || Some(outline(&input::open(&archive.folder().path(&file.name)).ok()?).parts.len());
+                || Some(outline(&input::open(local(archive, file).ok()?.path()).ok()?).parts.len());
             listed.get(uuid).is_some_and(|listed| sessions().is_none_or(|sessions| *listed >= sessions))
         };
         for (uuid, file) in stored.into_iter().filter(|(uuid, file)| !is_listed(uuid, file)) {
-            match list(archive, &archive.folder().path(&file.name), &uuid) {
+            match local(archive, &file).and_then(|local| list(archive, local.path(), &uuid)) {
                 Ok(_) => done.recordings.push(uuid),
                 Err(error) => {
                     failed += 1;
@@ -277,11 +277,12 @@ fn anew(
     // A recording of several sessions has rows in several partitions.
     let mut of_partition: BTreeMap<Partition, BTreeSet<String>> = BTreeMap::new();
     for (uuid, file) in stored {
-        let path = archive.folder().path(&file.name);
-        let whole = input::open(&path).map_err(anyhow::Error::new).and_then(|recording| {
+        let local = local(archive, file)?;
+        let whole = input::open(local.path()).map_err(anyhow::Error::new).and_then(|recording| {
+            let path = below(archive, &file.name);
             match check(&recording).problems.first() {
                 None => Ok(recording),
-                Some(problem) => bail!("`{}` is damaged: {}; its rows stay", path.display(), problem.cause),
+                Some(problem) => bail!("`{path}` is damaged: {}; its rows stay", problem.cause),
             }
         });
         let recording = match whole {
@@ -302,7 +303,7 @@ fn anew(
     for (partition, uuids) in of_partition {
         let (mut pool, mut all) = (Pool::default(), Rows::default());
         for uuid in &uuids {
-            let rows = rows_of(&archive.folder().path(&stored[uuid].name), &mut pool)?;
+            let rows = rows_of(local(archive, &stored[uuid])?.path(), &mut pool)?;
             rows.into_iter().filter(|(of, _)| *of == partition).for_each(|(_, rows)| all.append(rows));
         }
         archive.rewrite(&partition, all, &uuids, &pool)?;

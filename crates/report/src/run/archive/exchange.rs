@@ -24,6 +24,7 @@ use icecore_archive::merge::is_uuid;
 use icecore_archive::rows;
 
 use super::add::{list, listed};
+use super::local;
 use crate::input;
 use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::verify::verify;
@@ -92,12 +93,12 @@ fn send_each(
     let mut bytes = 0;
     for uuid in wanted {
         let Some(stored) = recordings.get(uuid) else { bail!("the other side wants what was not offered") };
-        let path = archive.folder().path(&stored.name);
-        let mut file = File::open(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let local = local(archive, stored)?;
+        let mut file = local.open().with_context(|| format!("cannot read `{}`", local.path().display()))?;
         let length = file.metadata()?.len();
         writeln!(output, "{uuid} {length}").context(ENDED)?;
         let sent = io::copy(&mut (&mut file).take(length), output).context(ENDED)?;
-        anyhow::ensure!(sent == length, "`{}` became shorter", path.display());
+        anyhow::ensure!(sent == length, "`{}` became shorter", local.path().display());
         bytes += sent;
     }
     output.write_all(b"end\n").and_then(|()| output.flush()).context(ENDED)?;
@@ -190,7 +191,7 @@ fn take(
         let partition = rows::partition(parts, parts.part(0));
         let mut from = File::open(file.path())?;
         let stored = archive.store(&partition, uuid, |to| io::copy(&mut from, to).map(drop))?;
-        list(archive, &stored, uuid).map(drop)
+        list(archive, archive.folder().local(&stored)?.path(), uuid).map(drop)
     };
     Ok(check())
 }

@@ -14,8 +14,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use icecore_archive::archive::{Index, Listed};
+use icecore_archive::folder::{Local, Stored};
 use icecore_archive::{Archive, Folder, Selection};
 
 use super::Streams;
@@ -25,7 +26,7 @@ pub(super) use view::prints_json;
 /// Does what was typed; returns the exit code.
 pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let folder = &options.folder;
-    let open = || Archive::open(Folder::new(folder));
+    let open = || opened(folder);
     match &options.action {
         Action::Add(add) => add::add(add, folder, global, streams),
         Action::List(chosen) => listing::list(&open()?, chosen, global, streams),
@@ -47,6 +48,16 @@ pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<
         Action::Baseline(options) => fleet::baseline(&open()?, options, global, streams),
         Action::View(typed) => view::view(&open()?, typed, global, streams),
     }
+}
+
+/// Opens the archive that a user typed.
+fn opened(typed: &Path) -> anyhow::Result<Archive> {
+    Ok(Archive::open(Folder::of(typed)?)?)
+}
+
+/// Opens it, or makes one.
+fn opened_or_created(typed: &Path) -> anyhow::Result<Archive> {
+    Ok(Archive::open_or_create(Folder::of(typed)?)?)
 }
 
 /// The selected sessions of an archive.
@@ -128,6 +139,14 @@ fn times(began: &Began) -> (Option<i64>, Option<i64>) {
 fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Returns a file of this machine that has the bytes of one in the archive.
+fn local(archive: &Archive, file: &Stored) -> anyhow::Result<Local> {
+    archive
+        .folder()
+        .local(&file.name)
+        .with_context(|| format!("cannot read `{}`", below(archive, &file.name)))
 }
 
 /// A path below the archive, as it is printed.

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use icecore_archive::Selection;
 use icecore_archive::archive::Archive;
-use icecore_archive::folder::Stored;
-use icecore_archive::{Folder, Selection};
+use icecore_archive::folder::{Stored, is_bucket};
 use serde::Serialize;
 
 use super::super::{Streams, emit, screen};
 use super::add::listed;
 use super::exchange::{Moved, receive, send};
 use super::listing::name;
-use super::{Found, selection, times};
+use super::{Found, opened, opened_or_created, selection, times};
 use crate::cli::{Chosen, Global, Moving};
 use icecore_text::path::{quoted, shown};
 use icecore_text::quantity::{bytes, things};
@@ -49,8 +49,11 @@ enum Other<'a> {
 }
 
 impl<'a> Other<'a> {
-    /// `PATH`, `HOST:PATH`, or `ssh://HOST[:PORT]/PATH`.
+    /// `PATH`, `s3://BUCKET/PREFIX`, `HOST:PATH`, or `ssh://HOST[:PORT]/PATH`.
     fn new(typed: &'a str) -> anyhow::Result<Self> {
+        if is_bucket(Path::new(typed)) {
+            return Ok(Self::Folder(Path::new(typed)));
+        }
         let (host, port, path) = if let Some(rest) = typed.strip_prefix("ssh://") {
             let Some((host, path)) = rest.find('/').map(|at| rest.split_at(at)) else {
                 bail!("`{typed}` names no folder: write ssh://HOST/PATH");
@@ -71,7 +74,9 @@ impl<'a> Other<'a> {
             || path.is_empty()
             || port.is_some_and(|port| !port.bytes().all(|it| it.is_ascii_digit()))
         {
-            bail!("`{typed}` names no archive: write a folder, HOST:PATH or ssh://HOST:PORT/PATH");
+            bail!(
+                "`{typed}` names no archive: write a folder, s3://BUCKET/PREFIX, HOST:PATH or ssh://HOST:PORT/PATH"
+            );
         }
         Ok(Self::Remote { host, port, path })
     }
@@ -88,7 +93,7 @@ pub(super) fn push(
     let recordings = whole(archive, &chosen)?;
     let moved = match Other::new(&options.other)? {
         Other::Folder(folder) => {
-            let to = Archive::open_or_create(Folder::new(folder))?;
+            let to = opened_or_created(folder)?;
             within(archive, &recordings, &to)?
         }
         remote => {
@@ -112,13 +117,13 @@ pub(super) fn pull(
     let (archive, chosen);
     let moved = match Other::new(&options.other)? {
         Other::Folder(from) => {
-            let from = Archive::open(Folder::new(from))?;
-            archive = Archive::open_or_create(Folder::new(folder))?;
+            let from = opened(from)?;
+            archive = opened_or_created(folder)?;
             chosen = selection(options.chosen.selection.as_deref(), &options.chosen.began)?;
             within(&from, &whole(&from, &chosen)?, &archive)?
         }
         remote => {
-            archive = Archive::open_or_create(Folder::new(folder))?;
+            archive = opened_or_created(folder)?;
             let mut child = start(&remote, options, "send", &typed(&options.chosen))?;
             let (input, mut output) = pipes(&mut child)?;
             let received = receive(&archive, input, &mut output);
@@ -139,7 +144,7 @@ pub(super) fn answer_pull(archive: &Archive, chosen: &Chosen) -> anyhow::Result<
 
 /// Answers `push` on the host of the archive.
 pub(super) fn answer_push(folder: &Path) -> anyhow::Result<u8> {
-    let archive = Archive::open_or_create(Folder::new(folder))?;
+    let archive = opened_or_created(folder)?;
     receive(&archive, io::stdin().lock(), &mut BufWriter::new(io::stdout()))?;
     Ok(0)
 }
@@ -282,6 +287,7 @@ mod tests {
         };
         assert_eq!(parts("/var/archive"), is("", None, "/var/archive"));
         assert_eq!(parts("./a:b"), is("", None, "./a:b"));
+        assert_eq!(parts("s3://bucket/a"), is("", None, "s3://bucket/a"));
         assert_eq!(parts("me@host:archive"), is("me@host", None, "archive"));
         assert_eq!(parts("ssh://host:22/var/a"), is("host", Some("22"), "/var/a"));
         for wrong in ["-oProxyCommand=x:a", "ssh://-x/a", "ssh://host", "host:", "ssh://host:2x/a"] {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use icecore_archive::Archive;
+use icecore_archive::folder::Local;
 use icecore_edit::merge::merge;
 use icecore_format::read::Recording;
 use icecore_format::write::Writer;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::super::{Streams, again};
 use super::add::listed;
-use super::{Found, now_us, selection};
+use super::{Found, local, now_us, selection};
 use crate::cli::{Action, Began, Global};
 use crate::input;
 
@@ -90,25 +91,29 @@ pub(super) fn view(
     let function = if name == "annotate" { typed.selections.pop() } else { None };
     let mut arguments: Vec<OsString> = vec!["icecore-report".into(), name.clone()];
     arguments.extend(typed.options.iter().cloned());
-    // Lives until the view is shown.
-    let merged;
+    // These live until the view is shown.
+    let (merged, both, files);
+    let path = |file: &Local| file.path().as_os_str().to_owned();
     match name.to_str() {
         Some("diff") => {
-            for (option, files) in ["--before", "--after"].into_iter().zip(sides(archive, &typed)?) {
+            both = sides(archive, &typed)?;
+            for (option, files) in ["--before", "--after"].into_iter().zip(&both) {
                 arguments.push(option.into());
-                arguments.extend(files.into_iter().map(OsString::from));
+                arguments.extend(files.iter().map(path));
             }
         }
-        Some("trend") => arguments.extend(one(archive, &typed)?.into_iter().map(OsString::from)),
+        Some("trend") => {
+            files = one(archive, &typed)?;
+            arguments.extend(files.iter().map(path));
+        }
         Some(view) if OF_ONE.contains(&view) => {
-            let files = one(archive, &typed)?;
-            let file = if let [file] = &files[..] {
-                file.clone().into_os_string()
+            files = one(archive, &typed)?;
+            if let [file] = &files[..] {
+                arguments.push(path(file));
             } else {
                 merged = merged_file(&files)?;
-                merged.1.as_os_str().to_owned()
-            };
-            arguments.push(file);
+                arguments.push(merged.1.as_os_str().to_owned());
+            }
             arguments.extend(function.map(OsString::from));
         }
         _ => bail!(
@@ -142,7 +147,7 @@ fn of_tables(view: &OsStr, words: &[OsString]) -> Option<(&'static str, Vec<OsSt
 }
 
 /// The files of the one selection that was typed.
-fn one(archive: &Archive, typed: &TypedView) -> anyhow::Result<Vec<PathBuf>> {
+fn one(archive: &Archive, typed: &TypedView) -> anyhow::Result<Vec<Local>> {
     let terms = match &typed.selections[..] {
         [] => None,
         [terms] => Some(&**terms),
@@ -152,7 +157,7 @@ fn one(archive: &Archive, typed: &TypedView) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The files before and after: of two selections, or of one in the last stretch of time and in the one before.
-fn sides(archive: &Archive, typed: &TypedView) -> anyhow::Result<[Vec<PathBuf>; 2]> {
+fn sides(archive: &Archive, typed: &TypedView) -> anyhow::Result<[Vec<Local>; 2]> {
     match (&typed.selections[..], typed.began.last) {
         ([before, after], _) => {
             let side = |terms: &String| files(archive, Some(terms), &typed.began);
@@ -175,11 +180,11 @@ fn sides(archive: &Archive, typed: &TypedView) -> anyhow::Result<[Vec<PathBuf>; 
     }
 }
 
-fn files(archive: &Archive, terms: Option<&str>, began: &Began) -> anyhow::Result<Vec<PathBuf>> {
+fn files(archive: &Archive, terms: Option<&str>, began: &Began) -> anyhow::Result<Vec<Local>> {
     found_files(archive, Found::of(archive, &selection(terms, began)?)?)
 }
 
-fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> {
+fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<Local>> {
     let found = found.or_none(archive)?;
     let stored = archive.recordings()?;
     let sessions = listed(archive)?;
@@ -191,24 +196,25 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<PathBuf>> 
             );
         }
     }
-    let path = |uuid: &str| {
+    let file = |uuid: &str| {
         let file = stored
             .get(uuid)
             .with_context(|| format!("the archive has lost the recording {uuid}: run verify"));
-        Ok(archive.folder().path(&file?.name))
+        local(archive, file?)
     };
-    found.uuids().into_iter().map(path).collect()
+    found.uuids().into_iter().map(file).collect()
 }
 
 /// Merges recordings into a temporary file.
-fn merged_file(files: &[PathBuf]) -> anyhow::Result<(TempDir, PathBuf)> {
+fn merged_file(files: &[Local]) -> anyhow::Result<(TempDir, PathBuf)> {
     if files.len() > MAX_PARTS {
         bail!(
             "{} recordings are selected, and a view shows at most {MAX_PARTS} merged: select fewer, or ask the tables (docs/FLEET.md)",
             files.len()
         );
     }
-    let recordings = files.iter().map(|path| input::open(path)).collect::<Result<Vec<Recording>, _>>()?;
+    let recordings =
+        files.iter().map(|file| input::open(file.path())).collect::<Result<Vec<Recording>, _>>()?;
     let cannot = || {
         let folder = std::env::temp_dir();
         format!("cannot write into the folder for temporary files `{}`: set TMPDIR", folder.display())
@@ -218,7 +224,7 @@ fn merged_file(files: &[PathBuf]) -> anyhow::Result<(TempDir, PathBuf)> {
     let mut writer = Writer::create(File::create_new(&path).with_context(cannot)?, random_uuid()?)?;
     let merged = merge(&recordings, &mut writer);
     merged.map_err(|(number, error)| {
-        anyhow::Error::new(error).context(format!("cannot merge `{}`", files[number].display()))
+        anyhow::Error::new(error).context(format!("cannot merge `{}`", files[number].path().display()))
     })?;
     writer.finish().with_context(cannot)?;
     Ok((folder, path))

@@ -1,0 +1,89 @@
+//! What keeps the files of an archive: a folder, or a bucket of an object store.
+//!
+//! Both do the same: files appear whole or not at all, none changes, and a file is published only if its name is free. So nobody locks.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use tempfile::NamedTempFile;
+
+/// A file that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stored {
+    /// Its path in the folder, or below the prefix in the bucket.
+    pub name: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// When it was written.
+    pub modified: SystemTime,
+}
+
+/// The last bytes of a file.
+#[derive(Debug, Clone)]
+pub struct Tail {
+    /// As many as were asked for, or all.
+    pub last: Bytes,
+    /// The size of the file in bytes.
+    pub size: u64,
+}
+
+/// What keeps files. If a file is not there, errors are of the kind [`io::ErrorKind::NotFound`].
+pub(crate) trait Store: Send + Sync {
+    /// Lists all files whose paths begin with these folders, in the order of their names, and none whose name begins with a dot.
+    fn list(&self, part: &Path) -> io::Result<Vec<Stored>>;
+
+    /// Returns true if there is nothing, not even what others have put there.
+    fn is_empty(&self) -> io::Result<bool>;
+
+    /// Reads a file.
+    fn read(&self, name: &Path) -> io::Result<Bytes>;
+
+    /// Reads the last bytes of a file, at most so many.
+    fn tail(&self, name: &Path, most: u64) -> io::Result<Tail>;
+
+    /// Returns a file of this machine with the same bytes.
+    fn local(&self, name: &Path) -> io::Result<Local>;
+
+    /// Makes a file for what will be published; it is gone when it is dropped.
+    fn temporary(&self) -> io::Result<NamedTempFile>;
+
+    /// Publishes a file with a name, in the place of one that has it if it `replaces`. False: the name is taken. What was published survives
+    /// a crash.
+    fn publish(&self, file: NamedTempFile, name: &Path, replaces: bool) -> io::Result<bool>;
+
+    /// Removes a file; nothing happens if it is not there.
+    fn remove(&self, name: &Path) -> io::Result<()>;
+
+    /// Lists what writers have not published yet, or have left behind.
+    fn unfinished(&self) -> io::Result<Vec<Stored>>;
+}
+
+/// A file of this machine that has the bytes of one that is kept.
+#[derive(Debug)]
+pub enum Local {
+    /// That file itself.
+    Itself(PathBuf),
+    /// A copy, which is gone when this is dropped.
+    Copy(NamedTempFile),
+}
+
+impl Local {
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Itself(path) => path,
+            Self::Copy(file) => file.path(),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open(&self) -> io::Result<File> {
+        File::open(self.path())
+    }
+}
