@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use icecore_format::read::Recording;
 use serde_json::Value;
 
+use super::merged::Merged;
 use super::page::{self, PagePart, PageWanted};
 use super::{Streams, emit, lookup, screen};
 use crate::base::output;
@@ -28,7 +29,7 @@ use icecore_profile::watch::Watch;
 use icecore_symbolize::debuginfod;
 use icecore_symbolize::image::Search;
 use icecore_text::path::shown;
-use icecore_text::quantity::bytes;
+use icecore_text::quantity::{bytes, things};
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
@@ -62,18 +63,23 @@ fn page(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<()> {
     let wanted = wanted(options)?;
-    if wanted.len() > 2 {
-        bail!(
-            "cannot put more than two recordings on one page: merge those of each side (icecore-report merge)"
-        );
-    }
     let inputs: Vec<&Path> = wanted.iter().map(|piece| piece.path.as_path()).collect();
     output::refuse(path, options.force, &inputs).with_context(|| format!("cannot create {}", shown(path)))?;
-    let parts = wanted.iter().map(|piece| PagePart { path: &piece.path, filter: filter(piece, options) });
+    // The page shows the samples of a side together; what is chance is known of the recordings one by one.
+    let side = |number: usize| -> anyhow::Result<(Merged, Filter)> {
+        let of_side: Vec<&Operand> = wanted.iter().filter(|piece| piece.side == number).collect();
+        let files: Vec<&Path> = of_side.iter().map(|piece| piece.path.as_path()).collect();
+        Ok((Merged::new(&files)?, filter(of_side[0], options)))
+    };
+    let sides = [side(0)?, side(1)?];
+    let parts = sides.iter().map(|(merged, filter)| PagePart { path: merged.path(), filter: filter.clone() });
     let parts: Vec<PagePart<'_>> = parts.collect();
     let code = PageCode::given_away(CODE, &[]);
     let compared = Some(serde_json::to_value(view)?);
-    let wanted = PageWanted { title: None, compared, code: &code, is_served: false };
+    let count = |number| wanted.iter().filter(|piece| piece.side == number).count() as u64;
+    let title = format!("{} → {}", things(count(0), "recording"), things(count(1), "recording"));
+    let title = (wanted.len() > 2).then_some(&*title);
+    let wanted = PageWanted { title, compared, code: &code, is_served: false };
     let (content, _) = page::content(&parts, &options.select, wanted, global, streams)?;
     output::write_view(path, options.force, &inputs, &content)?;
     screen(global, streams).remark([format!("wrote {} ({})", shown(path), bytes(content.len() as u64))]);

@@ -7,6 +7,7 @@ mod edit;
 mod file;
 mod html;
 mod lookup;
+mod merged;
 mod newest;
 mod page;
 mod parquet;

@@ -1,29 +1,22 @@
 //! Views of selected recordings: the command line of the view, with the files of the selection.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use icecore_archive::Archive;
 use icecore_archive::folder::Local;
-use icecore_edit::merge::merge;
-use icecore_format::read::Recording;
-use icecore_format::write::Writer;
-use icecore_profile::random_uuid;
-use icecore_profile::recording::load::parts::MAX_PARTS;
-use tempfile::TempDir;
 
+use super::super::merged::Merged;
 use super::super::{Streams, again};
 use super::add::listed;
 use super::{Found, local, now_us, selection};
 use crate::cli::{Action, Began, Global};
-use crate::input;
 
 /// Views that take one recording.
-const OF_ONE: [&str; 14] = [
-    "summary", "top", "annotate", "tree", "tui", "flame", "html", "serve", "folded", "samples", "depth",
-    "timeline", "health", "missing",
+const OF_ONE: [&str; 13] = [
+    "summary", "top", "annotate", "tree", "tui", "flame", "html", "folded", "samples", "depth", "timeline",
+    "health", "missing",
 ];
 
 /// Returns true if a view of an archive was told to print JSON.
@@ -108,12 +101,9 @@ pub(super) fn view(
         }
         Some(view) if OF_ONE.contains(&view) => {
             files = one(archive, &typed)?;
-            if let [file] = &files[..] {
-                arguments.push(path(file));
-            } else {
-                merged = merged_file(&files)?;
-                arguments.push(merged.1.as_os_str().to_owned());
-            }
+            let paths: Vec<&Path> = files.iter().map(Local::path).collect();
+            merged = Merged::new(&paths)?;
+            arguments.push(merged.path().as_os_str().to_owned());
             arguments.extend(function.map(OsString::from));
         }
         _ => bail!(
@@ -143,7 +133,11 @@ fn of_tables(view: &OsStr, words: &[OsString]) -> Option<(&'static str, Vec<OsSt
         None if by < words.len() => words.remove(by).to_string_lossy().into_owned(),
         None => return None,
     };
-    (value == "quality").then_some(("quality", words))
+    match &*value {
+        "quality" => Some(("quality", words)),
+        "night" => Some(("nights", words)),
+        _ => None,
+    }
 }
 
 /// The files of the one selection that was typed.
@@ -203,31 +197,6 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<Local>> {
         local(archive, file?)
     };
     found.uuids().into_iter().map(file).collect()
-}
-
-/// Merges recordings into a temporary file.
-fn merged_file(files: &[Local]) -> anyhow::Result<(TempDir, PathBuf)> {
-    if files.len() > MAX_PARTS {
-        bail!(
-            "{} recordings are selected, and a view shows at most {MAX_PARTS} merged: select fewer, or ask the tables (docs/FLEET.md)",
-            files.len()
-        );
-    }
-    let recordings =
-        files.iter().map(|file| input::open(file.path())).collect::<Result<Vec<Recording>, _>>()?;
-    let cannot = || {
-        let folder = std::env::temp_dir();
-        format!("cannot write into the folder for temporary files `{}`: set TMPDIR", folder.display())
-    };
-    let folder = tempfile::tempdir().with_context(cannot)?;
-    let path = folder.path().join("selection.icecore");
-    let mut writer = Writer::create(File::create_new(&path).with_context(cannot)?, random_uuid()?)?;
-    let merged = merge(&recordings, &mut writer);
-    merged.map_err(|(number, error)| {
-        anyhow::Error::new(error).context(format!("cannot merge `{}`", files[number].path().display()))
-    })?;
-    writer.finish().with_context(cannot)?;
-    Ok((folder, path))
 }
 
 #[cfg(test)]
