@@ -260,6 +260,8 @@ def main():
     kernel = [test for test in tests if test.needs_ebpf]
     alone = [test for test in kernel if str(test).startswith(tuple(ALONE))]
     portable = [test for test in tests if not test.needs_ebpf]
+    # What was built is written to the disk now: later each file that a test syncs would wait for it.
+    report.part("sync", os.sync)
     # The programs are built: no test has to ask cargo for them.
     environment = {**os.environ, "CARGO": CARGO, "ICECORE_PROGRAMS": str(folder)}
     why = missing_ebpf(folder) if kernel else ""
