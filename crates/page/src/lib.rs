@@ -27,6 +27,7 @@ use icecore_profile::named::pipeline::Report;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
 pub use listing::PageCode;
 use moments::Moments;
+pub use page::{escaped, plain};
 
 /// A recording of a page.
 pub struct PageSide<'a> {

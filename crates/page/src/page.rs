@@ -53,7 +53,9 @@ const MODULES: [&str; 36] = modules!(
     "bar",
     "main",
 );
-const STYLE: &str = include_str!("../browser/page.css");
+const STYLE: &str = concat!(include_str!("../browser/look.css"), include_str!("../browser/page.css"));
+/// The style of documents without a script, which look the same.
+const PLAIN_STYLE: &str = concat!(include_str!("../browser/look.css"), include_str!("../browser/site.css"));
 const FRAME: &str = include_str!("../browser/page.html");
 
 /// Makes the document: nothing in it runs but the one script, and it loads nothing, unless it is served, from its server.
@@ -85,6 +87,21 @@ pub(super) fn with_data(title: &str, data: &[u8], is_served: bool) -> Vec<u8> {
     page.into_bytes()
 }
 
+/// Makes a document without a script, which looks like a page: nothing runs in it, it loads nothing, and its forms ask its own server.
+/// `body` is HTML.
+pub fn plain(title: &str, body: &str) -> Vec<u8> {
+    let policy =
+        format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'self'", hash(PLAIN_STYLE));
+    let title = escaped(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>{PLAIN_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )
+    .into_bytes()
+}
+
 /// Makes one script of the modules.
 fn script() -> String {
     let mut script = String::new();
@@ -103,8 +120,8 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64.encode(digest(&SHA256, text.as_bytes())))
 }
 
-/// Makes text harmless in a document.
-fn escaped(text: &str) -> String {
+/// Makes text harmless in a document, also between the quotes of an attribute.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

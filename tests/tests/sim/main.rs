@@ -29,6 +29,7 @@ mod rooms;
 mod runtimes;
 mod serve;
 mod settings;
+mod site;
 mod stacks;
 mod tui;
 mod verify_repair;

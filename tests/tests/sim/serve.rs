@@ -11,9 +11,9 @@ use icecore_tests::machine::{program, python};
 use serde_json::{Value, json};
 
 /// A running server.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    serving: Value,
+    pub(crate) serving: Value,
 }
 
 impl Drop for Server {
@@ -24,16 +24,20 @@ impl Drop for Server {
 }
 
 /// An answer: status, headers and body as they came.
-struct Answer {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Server {
     fn start(dir: &Path, options: &[&str]) -> Self {
+        Self::run(dir, &[&["serve", "--quiet"], options].concat())
+    }
+
+    pub(crate) fn run(dir: &Path, command_line: &[&str]) -> Self {
         let mut command = Command::new(program("icecore-report"));
-        command.args(["serve", "--json", "--quiet"]).args(options).current_dir(dir);
+        command.args(command_line).arg("--json").current_dir(dir);
         command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let out = child.stdout.as_mut().expect("piped");
@@ -52,7 +56,8 @@ impl Server {
     /// Host and port, and the path with the token.
     fn place(&self) -> (&str, &str) {
         let rest = self.page().strip_prefix("http://").expect("http");
-        rest.split_at(rest.find('/').expect("a path"))
+        let (host, path) = rest.split_at(rest.find('/').expect("a path"));
+        (host, &path[..=path.rfind('/').expect("a path")])
     }
 
     /// Sends a request as it is, and reads until the server has closed the connection.
@@ -69,7 +74,7 @@ impl Server {
         Answer { status, head, body: all.get(split + 4..).unwrap_or_default().to_vec() }
     }
 
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let (host, token) = self.place();
         let length = body.len();
         let path = format!("{}{path}", token.trim_end_matches('/'));
@@ -78,7 +83,7 @@ impl Server {
         self.raw(format!("{head}{body}").as_bytes())
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "", "")
     }
 

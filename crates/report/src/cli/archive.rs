@@ -25,9 +25,11 @@ Examples:
   icecore-report archive DIR trend 'service=web' --since 2026-09-01
   icecore-report archive DIR outliers 'service=web' --last 30d
   icecore-report archive DIR regressions --since 1.5.0
+  icecore-report archive DIR trend --by night service=web      functions over nights, by the tables
   icecore-report archive DIR trend --by quality                since when stacks are worse
   icecore-report archive DIR health --last 1d --baseline 'began>=2026-09-01'
   icecore-report archive DIR get 4908e572 -o one.icecore
+  icecore-report archive DIR serve                             for a browser
 
 A SELECTION is one argument of terms, all of which must hold: KEY=PATTERN or KEY!=PATTERN, where KEY is host, service, kernel, arch, \
 verdict, uuid, label:NAME or the name of a label (`icecore-record --label release=1.4.2`) and PATTERN may have * and ?; began>=MOMENT, \
@@ -93,9 +95,14 @@ pub enum Action {
     /// `trend --by quality`
     #[command(hide = true)]
     Quality(QualityTrend),
+    /// `trend --by night`
+    #[command(hide = true)]
+    Nights(NightTrend),
     /// `health --baseline`
     #[command(hide = true)]
     Baseline(Baseline),
+    /// Serve the archive to a browser on this machine: lists, searches, plots, and the page of any selection or difference
+    Serve(ServeArchive),
     /// A view of selected recordings
     #[command(external_subcommand)]
     View(Vec<OsString>),
@@ -245,6 +252,26 @@ pub struct Moving {
     pub remote_program: String,
 }
 
+/// `archive serve`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  icecore-report archive DIR serve                        prints a link
+  icecore-report archive DIR serve 'service=web' --last 30d
+  ssh -L 8000:127.0.0.1:8000 HOST icecore-report archive DIR serve --port 8000
+
+What is selected is what the first page shows; each page has a field for another selection. Only this machine can connect (127.0.0.1), \
+and only who knows the random token in the link gets an answer. The server reads the archive anew for each answer, and changes \
+nothing in it. Ctrl-C ends it.")]
+pub struct ServeArchive {
+    /// Which recordings the first page shows.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// The port of 127.0.0.1; 0: any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub port: u16,
+}
+
 /// `archive reindex`
 #[derive(Debug, Args)]
 pub struct Reindex {
@@ -324,6 +351,30 @@ pub struct QualityTrend {
     #[command(flatten)]
     pub chosen: Chosen,
     /// Exit with 1 if anything got worse
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `archive trend --by night`
+#[derive(Debug, Args)]
+#[command(override_usage = "icecore-report archive <DIR> trend --by night [SELECTION] [OPTIONS]")]
+#[command(after_help = "\
+The recordings of a service that began on one day, with one value of the label `release`, are one night, as for `regressions`. Shares \
+are those of `top`, by the tables: no recording is opened, and nights whose recordings were pruned are there.")]
+pub struct NightTrend {
+    /// Which recordings.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Follow samples of this event [default: the one that most recordings have, but no waits]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Follow self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+    /// Show this many rows, and those that changed; 0: all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// Exit with 1 if anything costs more
     #[arg(long)]
     pub strict: bool,
 }

@@ -8,6 +8,8 @@ mod listing;
 mod moving;
 mod prune;
 mod search;
+mod serve;
+mod site;
 mod view;
 
 use std::collections::HashMap;
@@ -42,9 +44,11 @@ pub(super) fn archive(options: &Options, global: &Global, streams: &mut Streams<
         Action::Send(chosen) => moving::answer_pull(&open()?, chosen),
         Action::Receive => moving::answer_push(folder),
         Action::Gc => check::gc(&open()?, global, streams),
+        Action::Serve(options) => serve::serve(&open()?, options, global, streams),
         Action::Outliers(options) => fleet::outliers(&open()?, options, global, streams),
         Action::Regressions(options) => fleet::regressions(&open()?, options, global, streams),
         Action::Quality(options) => fleet::trend(&open()?, options, global, streams),
+        Action::Nights(options) => fleet::trend_by_night(&open()?, options, global, streams),
         Action::Baseline(options) => fleet::baseline(&open()?, options, global, streams),
         Action::View(typed) => view::view(&open()?, typed, global, streams),
     }

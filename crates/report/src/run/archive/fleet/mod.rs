@@ -1,8 +1,10 @@
-//! Questions that only an archive answers, by its tables: which hosts differ from the others, since when functions cost more, and since
-//! when stacks and names are worse. One file for each.
+//! Questions that only an archive answers, by its tables: which hosts differ from the others, since when functions cost more or less,
+//! and since when stacks and names are worse. One file for each.
 
 mod baseline;
 mod command;
+mod follow;
+mod functions;
 mod kinds;
 mod nights;
 mod outliers;
@@ -11,7 +13,8 @@ mod regressions;
 mod sums;
 
 pub(super) use baseline::baseline;
-pub(super) use command::moment;
+pub(super) use command::{moment, term};
+pub(super) use functions::trend_by_night;
 pub(super) use outliers::outliers;
 pub(super) use quality::trend;
 pub(super) use regressions::regressions;

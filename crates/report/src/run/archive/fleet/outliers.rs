@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::super::{Streams, emit};
 use super::super::Found;
 use super::super::listing::{name, service};
-use super::command::{diff, term, terms};
+use super::command::{Difference, term, terms};
 use super::sums::{Dailies, OfEvent, Places, of_functions};
 use crate::cli::{Global, Outliers, Sort};
 use icecore_profile::named::names::short;
@@ -70,7 +70,8 @@ struct Row {
     low: f64,
     high: f64,
     p: f64,
-    command: String,
+    #[serde(flatten)]
+    difference: Difference,
 }
 
 /// The members of a group, and their sessions.
@@ -186,7 +187,7 @@ pub(in super::super) fn outliers(
                     low,
                     high,
                     p: difference.p,
-                    command: document.command(service, member, options),
+                    difference: document.difference(service, member, options),
                 });
             }
         }
@@ -200,8 +201,8 @@ pub(in super::super) fn outliers(
 }
 
 impl Document {
-    /// The command that compares a member with the others.
-    fn command(&self, service: &str, member: &str, options: &Outliers) -> String {
+    /// Compares a member with the others.
+    fn difference(&self, service: &str, member: &str, options: &Outliers) -> Difference {
         let key = if self.by == "recording" { "uuid" } else { &self.by };
         let typed = options.chosen.selection.as_deref();
         let side = |compared| terms(typed, &[term("service", "=", service), term(key, compared, member)]);
@@ -209,7 +210,7 @@ impl Document {
         let times = [since.map(|us| ("since", us)), until.map(|us| ("until", us))].into_iter().flatten();
         let times: String =
             times.map(|(name, us)| format!(" --{name} {}", super::command::moment(us))).collect();
-        diff(&self.archive, &side("!="), &side("="), &times)
+        Difference::new(&self.archive, &side("!="), &side("="), &times)
     }
 
     fn text(&self, page: &mut Page) {
@@ -259,7 +260,8 @@ impl Document {
                 );
             }
         }
-        let mut commands: Vec<&str> = self.rows.iter().map(|row| &*row.command).collect();
+        let mut commands: Vec<&str> =
+            self.rows.iter().filter_map(|row| row.difference.command.as_deref()).collect();
         let mut seen = HashSet::new();
         commands.retain(|command| seen.insert(*command));
         if !commands.is_empty() {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::super::super::{Streams, emit};
 use super::super::Found;
 use super::super::listing::{moment, name};
-use super::command::{diff, term, terms};
+use super::command::{Difference, term, terms};
 use super::nights::{Night, Nights, RELEASE};
 use super::sums::{OfEvent, of_functions};
 use crate::cli::{Global, Regressions, Sort};
@@ -81,8 +81,8 @@ struct Row {
     before: f64,
     after: f64,
     p: f64,
-    /// `None` if the recordings of one side were pruned.
-    command: Option<String>,
+    #[serde(flatten)]
+    difference: Difference,
 }
 
 /// Finds what costs more; returns the exit code.
@@ -197,14 +197,14 @@ impl Document {
                     before: step.before,
                     after: step.after,
                     p: step.p,
-                    command: self.command(service, nights, step.at, options),
+                    difference: self.difference(service, nights, step.at, options),
                 });
             }
         }
     }
 
-    /// The command that compares the nights before a step with those after it, unless these were pruned.
-    fn command(&self, service: &str, nights: &[Night], at: usize, options: &Regressions) -> Option<String> {
+    /// Compares the nights before a step with those after it, unless these were pruned.
+    fn difference(&self, service: &str, nights: &[Night], at: usize, options: &Regressions) -> Difference {
         let (first, before) = (&nights[at], &nights[at - 1]);
         let is_of_release = first.release != before.release && !before.release.is_empty();
         let side = |of: Range<usize>, release: &str| {
@@ -220,11 +220,12 @@ impl Document {
         let sides = [at.saturating_sub(SHOWN_BY)..at, at..(at + SHOWN_BY).min(nights.len())];
         let is_stored = |of: &Range<usize>| nights[of.clone()].iter().any(|night| night.is_stored);
         let sort = if options.sort == Sort::Own { "" } else { " --sort total" };
-        sides.iter().all(is_stored).then(|| {
-            let [of_before, of_after] = sides;
-            let (before, after) = (side(of_before, &before.release), side(of_after, &first.release));
-            diff(&self.archive, &before, &after, sort)
-        })
+        if !sides.iter().all(is_stored) {
+            return Difference::default();
+        }
+        let [of_before, of_after] = sides;
+        let (before, after) = (side(of_before, &before.release), side(of_after, &first.release));
+        Difference::new(&self.archive, &before, &after, sort)
     }
 
     fn text(&self, page: &mut Page) {
@@ -281,8 +282,12 @@ impl Document {
             }
         }
         let mut seen = HashSet::new();
-        let commands: Vec<&str> =
-            self.rows.iter().filter_map(|row| row.command.as_deref()).filter(|it| seen.insert(*it)).collect();
+        let commands: Vec<&str> = self
+            .rows
+            .iter()
+            .filter_map(|row| row.difference.command.as_deref())
+            .filter(|it| seen.insert(*it))
+            .collect();
         if !commands.is_empty() {
             page.gap();
             commands.iter().for_each(|command| page.line(command));
