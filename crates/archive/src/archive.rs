@@ -18,6 +18,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rayon::prelude::*;
+
 use crate::dataset::{Error, Written, cause, write_table, write_tables};
 use crate::folder::{Folder, Stored};
 use crate::merge::{self, Part, is_uuid, merged, settle};
@@ -195,6 +197,25 @@ impl Archive {
             take(pool, &partition, rows);
         }
         Ok(())
+    }
+
+    /// Reads a table on all CPUs: `take` gets the rows of each partition, with texts of their own. Results are in the order of partitions.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn map<R: Readable, T: Send>(
+        &self,
+        is_wanted: impl Fn(&Partition) -> bool,
+        take: impl Fn(Pool, &Partition, Vec<R>) -> T + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let partitions = self.partitions(R::TABLE)?.into_iter().filter(|it| is_wanted(&it.0));
+        let partitions: Vec<_> = partitions.collect();
+        let taken = partitions.into_par_iter().map(|(partition, files)| {
+            let mut pool = Pool::default();
+            let rows = self.rows_in(&partition, files, &mut pool)?;
+            Ok(take(pool, &partition, rows))
+        });
+        taken.collect()
     }
 
     /// Reads the rows of a table in one partition.

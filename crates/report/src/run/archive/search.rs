@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use icecore_archive::archive::{Archive, Listed};
+use icecore_archive::dataset::Error;
 use icecore_archive::schema::{FunctionRow, ImageRow};
-use icecore_archive::{Id, Pool, Text};
+use icecore_archive::{Id, Partition, Pool, Text};
 use serde::Serialize;
 
 use super::super::{Streams, emit};
@@ -86,42 +87,88 @@ pub(super) fn search(
     let selection = super::selection(options.chosen.selection.as_deref(), &options.chosen.began)?;
     let found = Found::of(archive, &selection)?;
     let sessions: HashMap<Id, &Listed> = found.listed.iter().map(|it| (it.row.recording, it)).collect();
-    let mut pool = Pool::default();
-    let mut candidates: Vec<Candidate> = Vec::new();
-    // What shares are of.
-    let mut wholes: HashMap<(Id, Text), i64> = HashMap::new();
+    let looking = Looking { options, found: &found, sessions };
     let may_be = |partition: &_| selection.may_be_in(partition);
-    archive.each::<FunctionRow>(may_be, &mut pool, |_, _, rows| {
-        for row in rows.into_iter().filter(|row| !row.inlined && sessions.contains_key(&row.recording)) {
-            *wholes.entry((row.recording, row.event.0)).or_default() += row.own.0;
-            if options.function.is_some() {
-                candidates.push(row.into());
-            }
-        }
-    })?;
-    if options.function.is_none() {
-        archive.each::<ImageRow>(may_be, &mut pool, |_, _, rows| {
-            let rows = rows.into_iter().filter(|row| sessions.contains_key(&row.recording));
-            candidates.extend(rows.map(Candidate::from));
-        })?;
-    }
-    let is = |pattern: &Option<String>, text: Option<Text>| {
-        let matches = |pattern: &String| text.is_some_and(|text| is_like(pattern, pool.text(text)));
-        pattern.as_ref().is_none_or(matches)
+    let hits: Vec<Vec<Hit>> = if options.function.is_some() {
+        archive.map::<FunctionRow, _>(may_be, |pool, _, rows| looking.functions(&pool, rows))?
+    } else {
+        let images = |mut pool: Pool, partition: &Partition, images| {
+            let functions = archive.rows::<FunctionRow>(partition, &mut pool)?;
+            Ok(looking.images(&pool, images, &functions))
+        };
+        archive.map::<ImageRow, _>(may_be, images)?.into_iter().collect::<Result<_, Error>>()?
     };
-    candidates.retain(|it| {
-        is(&options.function, it.function)
-            && is(&options.image, it.image)
-            && is(&options.build_id, it.build_id)
+    let mut rows: Vec<Hit> = hits.into_iter().flatten().collect();
+    rows.sort_by(|a, b| {
+        let key = |it: &Hit| (it.start_unix_us, it.uuid.clone(), it.function.clone(), it.event.clone());
+        b.total_share.total_cmp(&a.total_share).then_with(|| key(a).cmp(&key(b)))
     });
-    let hit = |it: Candidate| {
-        let Listed { row, .. } = sessions[&it.session];
+    let row_count = rows.len() as u64;
+    rows.truncate(if options.rows == 0 { usize::MAX } else { options.rows });
+    let hits = Hits { schema: "icecore.archive.search/1", archive: name(archive), row_count, rows };
+    emit(global, streams, &hits, |page| hits.text(page))?;
+    Ok(0)
+}
+
+/// What the functions of a session and an event weigh together.
+type Wholes = HashMap<(Id, Text), i64>;
+
+/// What is looked for.
+struct Looking<'a> {
+    options: &'a Search,
+    found: &'a Found,
+    sessions: HashMap<Id, &'a Listed>,
+}
+
+impl Looking<'_> {
+    /// Finds functions.
+    fn functions(&self, pool: &Pool, functions: Vec<FunctionRow>) -> Vec<Hit> {
+        let wholes = Self::wholes(&functions);
+        let rows = functions.into_iter().filter(|row| !row.inlined);
+        self.hits(pool, rows.map(Candidate::from), &wholes)
+    }
+
+    /// Finds images; `functions` are those of the same sessions.
+    fn images(&self, pool: &Pool, images: Vec<ImageRow>, functions: &[FunctionRow]) -> Vec<Hit> {
+        self.hits(pool, images.into_iter().map(Candidate::from), &Self::wholes(functions))
+    }
+
+    /// Adds up what shares are of.
+    fn wholes(functions: &[FunctionRow]) -> Wholes {
+        let mut wholes = Wholes::new();
+        for row in functions.iter().filter(|row| !row.inlined) {
+            *wholes.entry((row.recording, row.event.0)).or_default() += row.own.0;
+        }
+        wholes
+    }
+
+    fn hits(&self, pool: &Pool, candidates: impl Iterator<Item = Candidate>, wholes: &Wholes) -> Vec<Hit> {
+        // Each text is compared once.
+        let mut known: HashMap<(usize, Text), bool> = HashMap::new();
+        let patterns = [&self.options.function, &self.options.image, &self.options.build_id];
+        let mut is = |number: usize, text: Option<Text>| match (patterns[number], text) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(pattern), Some(text)) => {
+                *known.entry((number, text)).or_insert_with(|| is_like(pattern, pool.text(text)))
+            }
+        };
+        candidates
+            .filter(|it| self.sessions.contains_key(&it.session))
+            .filter(|it| is(0, it.function) && is(1, it.image) && is(2, it.build_id))
+            .map(|it| self.hit(it, pool, wholes))
+            .collect()
+    }
+
+    fn hit(&self, it: Candidate, pool: &Pool, wholes: &Wholes) -> Hit {
+        let Listed { row, .. } = self.sessions[&it.session];
         let text = |text: Option<Text>| text.map(|text| pool.text(text).to_owned());
         let whole = it.event.and_then(|event| wholes.get(&(it.session, event.0))).copied().unwrap_or(0);
+        let index = &self.found.index;
         Hit {
-            uuid: found.index.text(row.uuid).to_owned(),
-            host: found.index.text(row.host).to_owned(),
-            service: service(&found, row).to_owned(),
+            uuid: index.text(row.uuid).to_owned(),
+            host: index.text(row.host).to_owned(),
+            service: service(self.found, row).to_owned(),
             start_unix_us: row.span_us.0,
             function: text(it.function),
             image: text(it.image),
@@ -134,17 +181,7 @@ pub(super) fn search(
             total_share: ratio(it.total as f64, whole as f64),
             samples: it.samples,
         }
-    };
-    let mut rows: Vec<Hit> = candidates.into_iter().map(hit).collect();
-    rows.sort_by(|a, b| {
-        let key = |it: &Hit| (it.start_unix_us, it.uuid.clone(), it.function.clone(), it.event.clone());
-        b.total_share.total_cmp(&a.total_share).then_with(|| key(a).cmp(&key(b)))
-    });
-    let row_count = rows.len() as u64;
-    rows.truncate(if options.rows == 0 { usize::MAX } else { options.rows });
-    let hits = Hits { schema: "icecore.archive.search/1", archive: name(archive), row_count, rows };
-    emit(global, streams, &hits, |page| hits.text(page))?;
-    Ok(0)
+    }
 }
 
 impl Hits {
