@@ -2,6 +2,7 @@
 //!
 //! The name of a test that needs eBPF begins with `root_`. The other tests here compare made-up recordings in the same way.
 
+mod archive;
 mod builds;
 mod cache;
 mod callers;

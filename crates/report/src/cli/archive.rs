@@ -138,7 +138,7 @@ pub struct Began {
 #[command(after_help = "\
 Each recording gets the names, inlined functions and source lines that this machine knows (as `pack` does), then loses registers and \
 stack memory (as `compact` does). It keeps its UUID, so that adding it again changes nothing. If a file cannot be added, add goes on \
-with the others, names it, and exits with 2.")]
+with the others, names it, and exits with 2; if there is no room left, it stops.")]
 pub struct Add {
     /// Recordings, folders of recordings, or `-` for stdin
     #[arg(required = true, value_name = "FILE", help_heading = "Arguments")]

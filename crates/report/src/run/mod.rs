@@ -129,12 +129,15 @@ fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
     })
 }
 
+/// Returns true if there is no room where something was to be written.
+fn is_full(error: &anyhow::Error) -> bool {
+    matches!(io_kind(error), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+}
+
 /// What helps where the system's own words say only what is wrong.
 fn remedy(error: &anyhow::Error) -> &'static str {
     match io_kind(error) {
-        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-            "; free space there, or write elsewhere"
-        }
+        Some(_) if is_full(error) => "; free space there, or write elsewhere",
         Some(io::ErrorKind::FileTooLarge) => "; raise the limit with `ulimit -f`, or write elsewhere",
         _ => "",
     }

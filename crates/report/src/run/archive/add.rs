@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 
 use super::super::edit::redaction;
 use super::super::parquet::{Sessions, sessions};
-use super::super::{Streams, emit, lookup, screen};
+use super::super::{Streams, emit, is_full, lookup, screen};
 use super::{Found, below, local, opened_or_created};
 use crate::base::output;
 use crate::cli::{Add, Get, Global};
@@ -96,7 +96,7 @@ pub(super) fn add(
     let archive = opened_or_created(folder)?;
     let archive_name = folder.display().to_string();
     let (mut added, mut known, mut pruned) = (Vec::new(), Vec::new(), Vec::new());
-    let mut failed = 0u64;
+    let (mut failed, mut full) = (0u64, None);
     let mut adding = Adding {
         archive: &archive,
         options,
@@ -115,6 +115,11 @@ pub(super) fn add(
             }
             Ok(Became::Known(uuid)) => known.push(uuid),
             Ok(Became::Pruned(uuid)) => pruned.push(uuid),
+            // The others would fail, too.
+            Err(error) if is_full(&error) => {
+                full = Some(error);
+                break;
+            }
             Err(error) => {
                 failed += 1;
                 screen(global, streams).remark([format!("error: {error:#}")]);
@@ -123,6 +128,9 @@ pub(super) fn add(
     }
     let done = Added { schema: "icecore.archive.add/1", archive: archive_name, added, known, pruned };
     emit(global, streams, &done, |page| done.text(page))?;
+    if let Some(error) = full {
+        return Err(error);
+    }
     if failed > 0 {
         bail!("cannot add {failed} of {}", things(files.len() as u64, "recording"));
     }
@@ -175,7 +183,8 @@ impl Adding<'_> {
     fn add(&self, path: &Path) -> anyhow::Result<Became> {
         let recording = input::open(path)?;
         let uuid = hex(&recording.header().uuid);
-        let cannot = || format!("cannot add `{}`", path.display());
+        let cannot =
+            || format!("cannot add `{}` to `{}`", path.display(), self.archive.folder().root().display());
         if self.pruned.contains(&uuid) {
             return Ok(Became::Pruned(uuid));
         }
