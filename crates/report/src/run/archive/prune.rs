@@ -55,6 +55,10 @@ pub(super) fn prune(
         bail!("what shall go? Name a selection, --older-than or --max-size; `host=*` selects all");
     }
     let chosen = selection(options.chosen.selection.as_deref(), began)?;
+    if !options.dry_run {
+        // What was interrupted is not listed any more, and nothing would select it.
+        archive.complete_pruning()?;
+    }
     let found = Found::of(archive, &Selection::default())?;
     let stored = archive.recordings()?;
     let size = |uuid: &str| stored.get(uuid).map_or(0, |file| file.bytes);
