@@ -10,6 +10,7 @@
 PREFIX ?= /usr/local
 CARGO  ?= cargo
 BIN    := target/release
+TESTED := target/debug
 # Where rustup puts cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 PROGRAMS := icecore-record icecore-report
@@ -39,13 +40,14 @@ fuzz: setup-test
 kernels: setup-test build
 	tests/kernels/run.sh $(BIN)
 
-engines: build
+# The programs of the tests, so that nothing is built twice.
+engines: setup-build
 	tests/setup.sh engines
-	$(CARGO) build --release -p icecore-tests --bin synthesize
+	$(CARGO) build --workspace --quiet --bins --examples
 	rm -rf $(FLEET) $(TABLES)
-	$(BIN)/synthesize fleet $(FLEET) 62 8 100
-	$(BIN)/icecore-report parquet $(FLEET)/*.icecore -o $(TABLES)
-	target/engines/all/bin/python tests/engines/questions.py duckdb,chdb,spark $(TABLES) $(FLEET) $(BIN)/icecore-report
+	$(TESTED)/synthesize fleet $(FLEET) 62 8 100
+	$(TESTED)/icecore-report parquet $(FLEET)/*.icecore -o $(TABLES)
+	target/engines/all/bin/python tests/engines/questions.py duckdb,chdb,spark $(TABLES) $(FLEET) $(TESTED)/icecore-report
 
 bench: setup-test build
 	tests/setup.sh bench
