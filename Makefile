@@ -67,6 +67,7 @@ bench: setup-test build
 	$(CARGO) build --release -p icecore-tests --bin synthesize --example explore
 	python3 tests/bench/large.py $(BIN)
 	target/engines/test/bin/python tests/bench/tables.py $(BIN)
+	python3 tests/bench/archive.py $(BIN)
 	$(BIN)/synthesize 1000000 $(BIN)/explored.icecore && $(BIN)/examples/explore $(BIN)/explored.icecore
 	$(CARGO) build --release -p icecore-tests --example symbolize
 	python3 tests/bench/symbolize.py $(BIN)/examples/symbolize

@@ -173,10 +173,13 @@ impl Archive {
     /// If a file cannot be read.
     pub fn index(&self, is_wanted: impl Fn(&Partition) -> bool) -> Result<Index, Error> {
         let mut index = Index::default();
-        self.each::<RecordingRow>(is_wanted, &mut index.pool, |_, partition, rows| {
-            let listed = |row| Listed { row, partition: partition.clone() };
-            index.listed.extend(rows.into_iter().map(listed));
-        })?;
+        let taken =
+            self.map::<RecordingRow, _>(is_wanted, |pool, partition, rows| (pool, partition.clone(), rows))?;
+        for (pool, partition, rows) in taken {
+            let row = |row: RecordingRow| row.moved(&pool, &mut index.pool);
+            let listed = rows.into_iter().map(row).map(|row| Listed { row, partition: partition.clone() });
+            index.listed.extend(listed);
+        }
         index.listed.sort_by_key(|listed| (listed.row.span_us, listed.row.recording));
         index.listed.dedup_by_key(|listed| listed.row.recording);
         Ok(index)
@@ -504,21 +507,20 @@ impl Archive {
     ///
     /// # Errors
     /// If a folder cannot be read.
-    pub fn strays(&self, stored: &BTreeMap<String, Stored>) -> Result<Vec<PathBuf>, Error> {
-        let mut strays = Vec::new();
+    pub fn strays(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut parts = Vec::new();
         for table in TABLES {
             for file in self.listed_files(Path::new(table))? {
-                let is_known = |part: &Part| part.recordings.iter().all(|uuid| stored.contains_key(uuid));
                 let path = self.folder.path(&file.name);
-                match Part::new(&self.folder, table, file) {
-                    Ok(Some(part)) if is_known(&part) => {}
-                    // Whoever reads the table says what is wrong.
-                    Err(_) => {}
-                    Ok(_) => strays.push(path),
-                }
+                // Whoever reads a table that cannot be read says what is wrong.
+                parts.extend(Part::new(&self.folder, table, file).ok().map(|part| (path, part)));
             }
         }
-        Ok(strays)
+        // A recording is published before its rows: those of what is being added now are no strays.
+        let stored = self.recordings()?;
+        let is_known = |part: &Part| part.recordings.iter().all(|uuid| stored.contains_key(uuid));
+        let strays = parts.into_iter().filter(|(_, part)| !part.as_ref().is_some_and(is_known));
+        Ok(strays.map(|(path, _)| path).collect())
     }
 
     /// Removes what writers that are gone have left, what interrupted prunings have left, and files of tables that were merged into others;

@@ -178,7 +178,9 @@ impl Bucket {
             Sent::Nothing => hexadecimal(Context::new(&SHA256).finish().as_ref()),
             Sent::File(file) => hash(file).map_err(Failure::lasting)?,
         };
-        let host = self.origin.split("//").nth(1).unwrap_or_default();
+        let (scheme, host) = self.origin.split_once("://").unwrap_or_default();
+        // The port that the scheme has anyway is not sent.
+        let host = host.strip_suffix(if scheme == "https" { ":443" } else { ":80" }).unwrap_or(host);
         let signed = Signed { method, host, path: &path, query: &query, headers, body_hash: &body_hash };
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{path}{mark}{query}", self.origin);

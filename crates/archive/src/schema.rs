@@ -48,6 +48,23 @@ pub struct RecordingRow {
     pub file_bytes: i64,
 }
 
+impl RecordingRow {
+    /// Returns the row with its texts in another pool.
+    pub(crate) fn moved(mut self, from: &Pool, to: &mut Pool) -> Self {
+        let labels = self.labels.iter_mut().flat_map(|(key, value)| [key, value]);
+        let texts = [
+            &mut self.uuid,
+            &mut self.host,
+            &mut self.kernel,
+            &mut self.arch,
+            &mut self.recorder,
+            &mut self.verdict,
+        ];
+        texts.into_iter().chain(labels).for_each(|text| *text = to.add(from.text(*text)));
+        self
+    }
+}
+
 /// How good stacks and names are, 0 to 1; `None` where nothing says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Shares {

@@ -312,6 +312,17 @@ pub struct Outliers {
     pub strict: bool,
 }
 
+/// What is followed over nights.
+#[derive(Debug, Args)]
+pub struct Followed {
+    /// Follow samples of this event [default: the one that most recordings have, but no waits]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Follow self or total
+    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
+    pub sort: Sort,
+}
+
 /// `archive regressions`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -329,12 +340,9 @@ pub struct Regressions {
     /// Only recordings that began before
     #[arg(long, value_name = "MOMENT")]
     pub until: Option<Moment>,
-    /// Follow samples of this event [default: the one that most recordings have, but no waits]
-    #[arg(long, value_name = "NAME")]
-    pub event: Option<String>,
-    /// Follow self or total
-    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
-    pub sort: Sort,
+    /// What is followed.
+    #[command(flatten)]
+    pub followed: Followed,
     /// Show this many rows; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,
@@ -365,12 +373,9 @@ pub struct NightTrend {
     /// Which recordings.
     #[command(flatten)]
     pub chosen: Chosen,
-    /// Follow samples of this event [default: the one that most recordings have, but no waits]
-    #[arg(long, value_name = "NAME")]
-    pub event: Option<String>,
-    /// Follow self or total
-    #[arg(long, value_name = "WHICH", default_value = "self", hide_possible_values = true)]
-    pub sort: Sort,
+    /// What is followed.
+    #[command(flatten)]
+    pub followed: Followed,
     /// Show this many rows, and those that changed; 0: all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 25)]
     pub rows: usize,

@@ -27,8 +27,8 @@ mod words;
 use clap::{Args, ValueEnum};
 
 pub use archive::{
-    Action, Add, Archive, Baseline, Began, Chosen, Get, Moving, NightTrend, Outliers, Prune, QualityTrend,
-    Regressions, Reindex, Search, ServeArchive, Verify as VerifyArchive,
+    Action, Add, Archive, Baseline, Began, Chosen, Followed, Get, Moving, NightTrend, Outliers, Prune,
+    QualityTrend, Regressions, Reindex, Search, ServeArchive, Verify as VerifyArchive,
 };
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redacted, Repair, Verify};

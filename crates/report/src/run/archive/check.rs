@@ -86,13 +86,14 @@ pub(super) fn verify(
         verified.recordings(archive, &recordings)?;
     }
     if is_all {
-        let listed: BTreeSet<&str> = found.uuids().into_iter().collect();
-        for (uuid, file) in stored.iter().filter(|(uuid, _)| !listed.contains(&***uuid)) {
+        // What was being added is listed by now.
+        let listed = listed(archive)?;
+        for (uuid, file) in stored.iter().filter(|(uuid, _)| !listed.contains_key(*uuid)) {
             let remedy = if pruned.contains(uuid) { GC } else { REINDEX };
             let file = below(archive, &file.name);
             verified.problem(file, format!("the recording {uuid} is not listed"), Some(remedy));
         }
-        for file in archive.strays(&stored)? {
+        for file in archive.strays()? {
             let cause = "it has rows of recordings that are not here, or the archive has not written it";
             let remedy = (!pruned.is_empty()).then_some(GC);
             verified.problem(file.display().to_string(), cause, remedy);

@@ -1,17 +1,14 @@
 //! `archive trend --by night`: the functions of each service over nights, and since when they cost more or less.
 
-use anyhow::bail;
 use icecore_analysis::changes::recordings::Search;
 use icecore_archive::archive::Archive;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::super::super::{Streams, emit};
-use super::super::Found;
 use super::super::listing::name;
 use super::follow::{FALSE_ALARMS, Followed, Row, Service};
 use super::nights::Nights;
-use super::sums::of_functions;
 use crate::cli::{Global, NightTrend, Sort};
 use icecore_profile::named::names::short;
 use icecore_text::quantity::percent;
@@ -54,25 +51,13 @@ pub(in super::super) fn trend_by_night(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let selection = super::super::selection(options.chosen.selection.as_deref(), &options.chosen.began)?;
-    let found = Found::of(archive, &selection)?;
-    let mut nights = Nights::of_all(&found, archive, &selection)?;
-    if nights.services.is_empty() {
-        found.or_none(archive)?;
-    }
-    let sums = of_functions(
-        archive,
-        |partition| selection.may_be_in(partition),
-        (&nights.sets(), &nights.of),
-        (options.event.as_deref(), options.sort),
-        std::mem::take(&mut nights.dailies),
-    )?;
-    let Some(sums) = sums else { bail!("no selected recording has samples of this event") };
+    let (nights, sums) = Nights::with_functions(archive, &selection, &options.followed)?;
     let mut document = Document {
         schema: "icecore.archive.nights/1",
         archive: name(archive),
         event: sums.first().map_or_else(String::new, |it| it.event.clone()),
         unit: sums.first().map_or_else(String::new, |it| it.unit.clone()),
-        sort: if options.sort == Sort::Own { "self" } else { "total" },
+        sort: if options.followed.sort == Sort::Own { "self" } else { "total" },
         false_alarms: FALSE_ALARMS,
         services: Vec::new(),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use icecore_archive::archive::Archive;
 use icecore_archive::partition::{NO_SERVICE, Partition, day};
 use icecore_archive::schema::DailyRow;
@@ -9,7 +10,8 @@ use icecore_archive::{Id, Pool, Selection, Text};
 
 use super::super::Found;
 use super::super::listing::service;
-use super::sums::{Dailies, Places};
+use super::sums::{Dailies, OfEvent, Places, of_functions};
+use crate::cli::Followed;
 
 /// The label that names a release.
 pub(super) const RELEASE: &str = "release";
@@ -63,7 +65,7 @@ impl Nights {
     ///
     /// # Errors
     /// If a table cannot be read.
-    pub(super) fn of_all(found: &Found, archive: &Archive, selection: &Selection) -> anyhow::Result<Self> {
+    fn of_all(found: &Found, archive: &Archive, selection: &Selection) -> anyhow::Result<Self> {
         let (mut pool, mut rows) = (Pool::default(), Vec::new());
         archive.daily(
             |partition| selection.may_be_in(partition),
@@ -74,6 +76,31 @@ impl Nights {
         )?;
         rows.retain(|(partition, row)| selection.has_daily(&pool, partition, &row.of));
         Ok(Self::new(found, pool, rows))
+    }
+
+    /// Sums the functions of selected sessions, and of those that were pruned, over nights: one sum for each service.
+    ///
+    /// # Errors
+    /// If a table cannot be read, or nothing is selected.
+    pub(super) fn with_functions(
+        archive: &Archive,
+        selection: &Selection,
+        Followed { event, sort }: &Followed,
+    ) -> anyhow::Result<(Self, Vec<OfEvent>)> {
+        let found = Found::of(archive, selection)?;
+        let mut nights = Self::of_all(&found, archive, selection)?;
+        if nights.services.is_empty() {
+            found.or_none(archive)?;
+        }
+        let sums = of_functions(
+            archive,
+            |partition| selection.may_be_in(partition),
+            (&nights.sets(), &nights.of),
+            (event.as_deref(), *sort),
+            std::mem::take(&mut nights.dailies),
+        )?;
+        let sums = sums.context("no selected recording has samples of this event")?;
+        Ok((nights, sums))
     }
 
     fn new(found: &Found, pool: Pool, dailies: Vec<(Partition, DailyRow)>) -> Self {
@@ -118,7 +145,7 @@ impl Nights {
     }
 
     /// The numbers of nights.
-    pub(super) fn sets(&self) -> Vec<usize> {
+    fn sets(&self) -> Vec<usize> {
         self.services.iter().map(|(_, nights)| nights.len()).collect()
     }
 }

@@ -12,11 +12,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::super::super::{Streams, emit};
-use super::super::Found;
 use super::super::listing::{moment, name};
 use super::command::{Difference, term, terms};
 use super::nights::{Night, Nights, RELEASE};
-use super::sums::{OfEvent, of_functions};
+use super::sums::OfEvent;
 use crate::cli::{Global, Regressions, Sort};
 use icecore_profile::named::names::short;
 use icecore_text::quantity::{percent, things};
@@ -94,27 +93,14 @@ pub(in super::super) fn regressions(
 ) -> anyhow::Result<u8> {
     let selection: icecore_archive::Selection = options.selection.as_deref().unwrap_or_default().parse()?;
     let selection = selection.between(None, options.until.map(|until| until.0));
-    let found = Found::of(archive, &selection)?;
-    let mut nights = Nights::of_all(&found, archive, &selection)?;
-    if nights.services.is_empty() {
-        found.or_none(archive)?;
-    }
+    let (nights, sums) = Nights::with_functions(archive, &selection, &options.followed)?;
     let since = since(&nights, options.since.as_deref())?;
-    let wanted = (options.event.as_deref(), options.sort);
-    let sums = of_functions(
-        archive,
-        |partition| selection.may_be_in(partition),
-        (&nights.sets(), &nights.of),
-        wanted,
-        std::mem::take(&mut nights.dailies),
-    )?;
-    let Some(sums) = sums else { bail!("no selected recording has samples of this event") };
     let mut document = Document {
         schema: "icecore.archive.regressions/1",
         archive: name(archive),
         event: sums.first().map_or_else(String::new, |it| it.event.clone()),
         unit: sums.first().map_or_else(String::new, |it| it.unit.clone()),
-        sort: if options.sort == Sort::Own { "self" } else { "total" },
+        sort: if options.followed.sort == Sort::Own { "self" } else { "total" },
         false_alarms: FALSE_ALARMS,
         services: Vec::new(),
         row_count: 0,
@@ -219,7 +205,7 @@ impl Document {
         };
         let sides = [at.saturating_sub(SHOWN_BY)..at, at..(at + SHOWN_BY).min(nights.len())];
         let is_stored = |of: &Range<usize>| nights[of.clone()].iter().any(|night| night.is_stored);
-        let sort = if options.sort == Sort::Own { "" } else { " --sort total" };
+        let sort = if options.followed.sort == Sort::Own { "" } else { " --sort total" };
         if !sides.iter().all(is_stored) {
             return Difference::default();
         }
