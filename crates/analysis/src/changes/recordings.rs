@@ -69,8 +69,8 @@ pub struct Step {
 pub struct Detectable {
     /// If the step lies in the middle.
     pub middle: f64,
-    /// If only the last [`SHORTEST`] recordings are after it.
-    pub end: f64,
+    /// If only the last [`SHORTEST`] recordings are after it; `None` if no such step is found so often.
+    pub end: Option<f64>,
 }
 
 /// One row: what was found, and what could have been.
@@ -227,8 +227,11 @@ impl Search {
             }
             step
         };
-        let found = Detectable { middle: smallest(len / 2), end: smallest(len - SHORTEST) };
-        (degrees > 0.0 && found.middle.is_finite()).then_some(found)
+        // No share is more than everything.
+        let possible = |step: f64| (share + step <= 1.0).then_some(step);
+        let found = possible(smallest(len / 2))
+            .map(|middle| Detectable { middle, end: possible(smallest(len - SHORTEST)) });
+        found.filter(|_| degrees > 0.0)
     }
 
     /// Returns the clearest step in intervals of a piece of a row, as position and probability.

@@ -88,8 +88,8 @@ struct DetectableAt {
 struct DetectableRow {
     /// In the middle of the recordings.
     middle: f64,
-    /// Shown by the last few recordings alone.
-    end: f64,
+    /// Shown by the last few recordings alone; `None` if no such change is found so often.
+    end: Option<f64>,
 }
 
 /// A share and its 95 % confidence interval.

@@ -80,8 +80,8 @@ impl Program<'_> {
         (any as f64 / sets as f64, own as f64 / sets as f64)
     }
 
-    /// Returns what is stated to be detectable in row 3, on average.
-    fn detectable(&self) -> Detectable {
+    /// Returns what is stated to be detectable in row 3, on average: in the middle, and at the end.
+    fn detectable(&self) -> [f64; 2] {
         let sets = 50;
         let of_set = |seed: u64| {
             let rows = self.recorded(seed);
@@ -89,7 +89,7 @@ impl Program<'_> {
         };
         let all: Vec<Detectable> = (0..sets).map(of_set).collect();
         let mean = |of: fn(&Detectable) -> f64| all.iter().map(of).sum::<f64>() / sets as f64;
-        Detectable { middle: mean(|it| it.middle), end: mean(|it| it.end) }
+        [mean(|it| it.middle), mean(|it| it.end.expect("it is possible"))]
     }
 }
 
@@ -172,6 +172,23 @@ fn five_recordings_have_no_step_and_say_so() {
 }
 
 #[test]
+fn no_step_is_stated_that_leads_beyond_everything() {
+    let rows = Program { rows: ROWS, lens: &[20; 8], differs: MUCH, step: None }.recorded(1);
+    let search = search(&rows);
+    let (mut steps, mut none) = (0, 0);
+    for share in [0.05, 0.1, 0.2, 0.4, 0.6, 0.8] {
+        let found = search.detectable_at(share);
+        let stated = found.map(|it| (Some(it.middle), it.end)).unwrap_or_default();
+        for step in [stated.0, stated.1] {
+            assert!(step.is_none_or(|step| step > 0.0 && share + step <= 1.0), "{share}: {step:?}");
+            steps += u32::from(step.is_some());
+            none += u32::from(step.is_none());
+        }
+    }
+    assert!(steps > 0 && none > 0, "{steps} are stated, and {none} are not");
+}
+
+#[test]
 fn two_steps_are_found_where_they_are_and_have_their_levels() {
     let at = |position: usize| if (8..16).contains(&position) { 0.3 } else { OWN };
     let row: Vec<Point> = (0..24)
@@ -207,8 +224,8 @@ fn steps_are_found_as_often_as_is_stated() {
         (vec![1_000; 24], NOT),
         (mixed, NOT),
     ] {
-        let stated = Program { rows: ROWS, lens: &lens, differs, step: None }.detectable();
-        let places = [(lens.len() / 2, stated.middle), (lens.len() - SHORTEST, stated.end)];
+        let [middle, end] = Program { rows: ROWS, lens: &lens, differs, step: None }.detectable();
+        let places = [(lens.len() / 2, middle), (lens.len() - SHORTEST, end)];
         for (at, step) in places {
             let found = |size: f64| {
                 Program { rows: ROWS, lens: &lens, differs, step: Some((at, OWN + size * step)) }.found(400).1

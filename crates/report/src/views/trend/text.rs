@@ -139,7 +139,7 @@ impl Trend {
         let middle =
             shown().map(|(share, it)| format!("{} in a row of {}", points(it.middle), percent(share)));
         let (middle, end): (Vec<String>, Vec<String>) =
-            middle.zip(shown().map(|(_, it)| points(it.end))).unzip();
+            middle.zip(shown().map(|(_, it)| it.end.map_or_else(|| "-".to_owned(), points))).unzip();
         if !middle.is_empty() {
             let (middle, end, last) = (middle.join(", "), end.join(", "), self.shortest_level);
             page.styled(

@@ -156,7 +156,7 @@ impl Document {
         let found: Vec<_> = points.par_iter().map(|row| search.find(row)).collect();
         let detectable = SHOWN_AT.map(|share| {
             let found = search.detectable_at(share);
-            Detectable { share, middle: found.map(|it| it.middle), end: found.map(|it| it.end) }
+            Detectable { share, middle: found.map(|it| it.middle), end: found.and_then(|it| it.end) }
         });
         self.services.push(Service {
             service: service.to_owned(),
