@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{LabelV1, WalkEnd};
 use icecore_tests::inside::{answer, json, run_in, text, typed};
 use icecore_tests::synthetic::{Fleet, REGRESSION_DAY, SICK_HOST};
 use serde_json::Value;
@@ -45,6 +45,32 @@ fn printed_command(path: &Path, command: &Value) -> Value {
 fn grew(diff: &Value) -> Vec<&str> {
     let grew = rows(diff).iter().filter(|row| row["status"] == "grew" && row["significant"] == true);
     grew.map(|row| row["name"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn a_host_without_the_label_by_which_others_are_told_apart_is_a_member_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    archived(path, Fleet { first: 0, days: 6, hosts: 8, samples: 200 }, |night, host, _| {
+        // The host 7 is sick.
+        if host != 7 {
+            let (key, value) = ("zone".into(), format!("z{host}"));
+            night.session.as_mut().expect("it has one").labels.push(LabelV1 { key, value });
+        }
+    });
+    let outliers = json(path, "archive DIR/archive outliers service=web --by zone");
+    let first = &rows(&outliers)[0];
+    assert_eq!((&first["member"], &first["function"]), (&"".into(), &"crc32".into()), "{outliers:#}");
+    assert!(grew(&printed_command(path, &first["command"])).contains(&"crc32"));
+    let hosts = |key: &str| {
+        let selection = first[key].as_str().expect("a selection");
+        let (_, out, _) = run_in(path, &["archive", "DIR/archive", "list", selection, "--json"]);
+        let list: Value = serde_json::from_str(&out).expect("JSON");
+        rows(&list).iter().filter(|row| row["host"] == SICK_HOST).count()
+    };
+    assert_eq!([hosts("before_selection"), hosts("after_selection")], [0, 6]);
+    let shown = text(path, "archive DIR/archive outliers service=web --by zone");
+    assert!(shown.contains("(without)"), "{shown}");
 }
 
 #[test]

@@ -205,12 +205,14 @@ impl Document {
     fn difference(&self, service: &str, member: &str, options: &Outliers) -> Difference {
         let key = if self.by == "recording" { "uuid" } else { &self.by };
         let typed = options.chosen.selection.as_deref();
+        // Those without the label are those of which no text is its value.
+        let (member, own, others) = if member.is_empty() { ("*", "!=", "=") } else { (member, "=", "!=") };
         let side = |compared| terms(typed, &[term("service", "=", service), term(key, compared, member)]);
         let (since, until) = super::super::times(&options.chosen.began);
         let times = [since.map(|us| ("since", us)), until.map(|us| ("until", us))].into_iter().flatten();
         let times: String =
             times.map(|(name, us)| format!(" --{name} {}", super::command::moment(us))).collect();
-        Difference::new(&self.archive, &side("!="), &side("="), &times)
+        Difference::new(&self.archive, &side(others), &side(own), &times)
     }
 
     fn text(&self, page: &mut Page) {
@@ -286,8 +288,11 @@ impl Document {
         ];
         let mut table = Table::of_names(0, &columns);
         for row in &self.rows {
-            let member =
-                if self.by == "recording" { &row.member[..row.member.len().min(8)] } else { &row.member };
+            let member = match &*row.member {
+                "" => "(without)",
+                uuid if self.by == "recording" => &uuid[..uuid.len().min(8)],
+                member => member,
+            };
             table.row(vec![
                 percent(row.share),
                 percent(row.others),
