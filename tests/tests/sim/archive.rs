@@ -123,6 +123,10 @@ fn views_of_a_selection_are_those_of_the_merged_recordings() {
     assert_eq!(one["rows"], json(path, "top DIR/fleet/web-02-000.icecore -n 0")["rows"]);
     let trend = json(path, "archive DIR/archive trend host=web-02");
     assert_eq!(trend["recordings"].as_array().map(Vec::len), Some(3), "{trend}");
+    for (view, title) in [("html", "<title>host=web-02</title>"), ("flame", ">host=web-02<")] {
+        text(path, &format!("archive DIR/archive {view} host=web-02 -o DIR/{view}"));
+        assert!(fs::read_to_string(path.join(view)).expect("written").contains(title), "{view}");
+    }
     let annotated = answer(path, "archive DIR/archive annotate host=web-02 no_such_function");
     assert!(annotated.1.contains("no_such_function"), "{annotated:?}");
     let (code, err) = answer(path, "archive DIR/archive top --by image host=web-02");
@@ -249,16 +253,18 @@ fn adding_merging_collecting_and_reading_at_once_lose_and_double_nothing() {
                 }
             }
         };
-        let others: Vec<_> = ["compact", "compact", "gc", "list", "list", "reindex --all"]
-            .map(|action| scope.spawn(until_done(action)))
-            .into();
+        // With those that add, sixteen.
+        let others: Vec<_> =
+            ["compact", "compact", "gc", "gc", "list", "list", "search --function parse", "reindex --all"]
+                .map(|action| scope.spawn(until_done(action)))
+                .into();
         let adders: Vec<_> =
-            ["web", "db"].into_iter().flat_map(|service| (0..2).map(move |half| (service, half))).collect();
+            ["web", "db"].into_iter().flat_map(|service| (0..4).map(move |part| (service, part))).collect();
         let adders: Vec<_> = adders
             .into_iter()
-            .map(|(service, half)| {
+            .map(|(service, part)| {
                 scope.spawn(move || {
-                    for host in (0..20).filter(|host| host % 2 == half) {
+                    for host in (0..20).filter(|host| host % 4 == part) {
                         text(
                             path,
                             &format!("archive DIR/archive add DIR/fleet/{service}-{host:02}-000.icecore"),

@@ -19,6 +19,13 @@ const OF_ONE: [&str; 13] = [
     "health", "missing",
 ];
 
+/// Of these, those that have a title.
+const TITLED: [&str; 2] = ["flame", "html"];
+
+fn is_title(option: &OsString) -> bool {
+    option.as_encoded_bytes().starts_with(b"--title")
+}
+
 /// Returns true if a view of an archive was told to print JSON.
 pub(in crate::run) fn prints_json(action: &Action) -> bool {
     matches!(action, Action::View(typed) if typed.iter().any(|word| word == "--json"))
@@ -103,6 +110,11 @@ pub(super) fn view(
             files = one(archive, &typed)?;
             let paths: Vec<&Path> = files.iter().map(Local::path).collect();
             merged = Merged::new(&paths)?;
+            // Else it would be the name of a temporary file.
+            if paths.len() > 1 && TITLED.contains(&view) && !typed.options.iter().any(is_title) {
+                let title = typed.selections.first().map_or("all recordings", |selection| selection);
+                arguments.push(format!("--title={title}").into());
+            }
             arguments.push(merged.path().as_os_str().to_owned());
             arguments.extend(function.map(OsString::from));
         }
