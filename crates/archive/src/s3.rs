@@ -152,20 +152,19 @@ impl Bucket {
         request: &Request<'_>,
         mut take: impl FnMut(&mut Response<Body>) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut wait = FIRST_WAIT;
-        for tried in 1.. {
+        let (mut tries, mut wait) = (1, FIRST_WAIT);
+        loop {
             let answer = self.ask_once(request).and_then(|mut answer| match answer.status().as_u16() {
                 200..300 => take(&mut answer).map_err(Failure::passing),
                 _ => Err(self.failure(&mut answer)),
             });
             match answer {
                 Ok(taken) => return Ok(taken),
-                Err(failure) if !failure.may_pass || tried == TRIES => return Err(failure.error),
+                Err(failure) if !failure.may_pass || tries == TRIES => return Err(failure.error),
                 Err(_) => sleep(wait),
             }
-            wait *= 2;
+            (tries, wait) = (tries + 1, 2 * wait);
         }
-        unreachable!("bug: the last try returns")
     }
 
     fn ask_once(&self, request: &Request<'_>) -> Result<Response<Body>, Failure> {
