@@ -3,6 +3,8 @@
 //! ```text
 //! icecore-archive                                              says that this is an archive, and of which version
 //! recordings/day=YYYY-MM-DD/service=NAME/UUID.icecore          compacted recordings with their names
+//! recordings/day=YYYY-MM-DD/service=NAME/UUID.nameless         those without the names that they share (`share`)
+//! names/BUILDID/LINEAGE-NUMBER.names                           these names
 //! TABLE/day=YYYY-MM-DD/service=NAME/UUID.parquet               their rows
 //! TABLE/day=YYYY-MM-DD/service=NAME/merged-E-HASH.parquet      the rows of several (`merge`)
 //! daily/day=YYYY-MM-DD/service=NAME/NUMBER.parquet             the sums of those that were pruned (`prune`)
@@ -16,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rayon::prelude::*;
@@ -28,6 +31,7 @@ use crate::pool::{Pool, Text};
 use crate::read::{Readable, TableFile};
 use crate::rows::Rows;
 use crate::schema::{CounterRow, FunctionRow, ImageRow, RecordingRow, SampleRow, StackRow};
+use crate::share::Kept;
 use crate::table::{Origin, Row, write};
 
 /// The file that says that a folder is an archive.
@@ -36,6 +40,8 @@ const MARK: &str = "icecore-archive";
 const MARK_TEXT: &str = "icecore archive 1\n";
 /// The folder of the recordings.
 const RECORDINGS: &str = "recordings";
+/// How names of recordings end that have not the names that they share.
+pub(crate) const NAMELESS: &str = "nameless";
 /// What is older in `.tmp` was left there by a writer that is gone: none takes that long for a file.
 pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 
@@ -63,6 +69,8 @@ pub struct Compacted {
     pub after: u64,
     /// Folders that are left as they are, because they have too many rows.
     pub left: BTreeSet<PathBuf>,
+    /// Recordings that share their names now.
+    pub nameless: u64,
 }
 
 /// Why a folder is not used as an archive.
@@ -91,6 +99,8 @@ pub enum OpenError {
 #[derive(Debug, Clone)]
 pub struct Archive {
     folder: Folder,
+    /// Names that recordings share, as far as they were read.
+    pub(crate) kept: Arc<Kept>,
 }
 
 /// A session that the archive lists.
@@ -125,7 +135,7 @@ impl Archive {
     /// If there is none, or one of a newer version.
     pub fn open(folder: Folder) -> Result<Self, OpenError> {
         match folder.read(Path::new(MARK)) {
-            Ok(text) if text == MARK_TEXT => Ok(Self { folder }),
+            Ok(text) if text == MARK_TEXT => Ok(Self { folder, kept: Arc::default() }),
             Ok(_) => Err(OpenError::Newer(folder.root().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(OpenError::None(folder.root().to_owned()))
@@ -333,12 +343,15 @@ impl Archive {
     pub fn compact(&self) -> Result<Compacted, Error> {
         let mut done = Compacted::default();
         self.complete_pruning()?;
+        done.nameless = self.share_names(SystemTime::now())?;
         self.compact_table::<SampleRow>(&mut done)?;
         self.compact_table::<StackRow>(&mut done)?;
         self.compact_table::<FunctionRow>(&mut done)?;
         self.compact_table::<ImageRow>(&mut done)?;
         self.compact_table::<CounterRow>(&mut done)?;
         self.compact_table::<RecordingRow>(&mut done)?;
+        // Whoever has listed them meanwhile reads them for a moment.
+        self.remove_named()?;
         Ok(done)
     }
 
@@ -444,17 +457,19 @@ impl Archive {
         Ok(listed)
     }
 
-    /// Lists the files of the recordings, by UUID.
+    /// Lists the files of the recordings, by UUID: [`Archive::local`] reads them.
     ///
     /// # Errors
     /// If the folder cannot be read.
     pub fn recordings(&self) -> Result<BTreeMap<String, Stored>, Error> {
-        let files = self.listed_files(Path::new(RECORDINGS))?.into_iter();
-        let uuid = |file: &Stored| {
-            let uuid = file.name.file_name()?.to_str()?.strip_suffix(".icecore")?;
-            is_uuid(uuid).then(|| uuid.to_owned())
-        };
-        Ok(files.filter_map(|file| Some((uuid(&file)?, file))).collect())
+        Ok(self.recording_files()?.into_iter().filter_map(|file| Some((uuid(&file)?, file))).collect())
+    }
+
+    /// Lists the files of the recordings; there may be two of one, with its names and without.
+    pub(crate) fn recording_files(&self) -> Result<Vec<Stored>, Error> {
+        let mut files = self.listed_files(Path::new(RECORDINGS))?;
+        files.retain(|file| uuid(file).is_some());
+        Ok(files)
     }
 
     /// Stores a recording; returns its path in the folder. If it is there already, that one stays.
@@ -542,8 +557,16 @@ impl Archive {
             }
         }
         old.iter().try_for_each(|file| self.remove(&file.name))?;
+        old.extend(self.collect_names(now)?);
+        self.remove_named()?;
         Ok(old)
     }
+}
+
+/// The UUID of a recording, if a file is one.
+fn uuid(file: &Stored) -> Option<String> {
+    let (uuid, kind) = file.name.file_name()?.to_str()?.split_once('.')?;
+    (is_uuid(uuid) && matches!(kind, "icecore" | NAMELESS)).then(|| uuid.to_owned())
 }
 
 /// The path of a recording.

@@ -17,7 +17,10 @@
 //! | [`folder`] | files that appear whole or not at all, wherever they are kept |
 //! | [`dataset`] | tables of many recordings, as files in folders |
 //! | [`merge`] | which files of a table count |
+//! | `names` | what is known of the functions of a build |
+//! | `nameless` | recordings without the names that they share |
 //! | [`archive`] | recordings and their tables in one folder |
+//! | `share` | names that recordings share |
 //! | [`prune`] | recordings that go, and the daily sums that stay |
 //! | [`select`] | selections of sessions |
 //!
@@ -30,6 +33,8 @@ mod disk;
 pub mod folder;
 mod id;
 pub mod merge;
+mod nameless;
+mod names;
 pub mod partition;
 mod pool;
 pub mod prune;
@@ -38,6 +43,7 @@ pub mod rows;
 mod s3;
 pub mod schema;
 pub mod select;
+mod share;
 mod store;
 pub mod table;
 

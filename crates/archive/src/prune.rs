@@ -156,7 +156,7 @@ impl Archive {
         for (partition, uuids) in &of_partition {
             self.sum_up(partition, uuids, keeps_sums)?;
         }
-        uuids.iter().filter_map(|uuid| stored.get(uuid)).try_for_each(|file| self.remove(&file.name))?;
+        uuids.iter().filter_map(|uuid| stored.get(uuid)).try_for_each(|file| self.remove_recording(file))?;
         of_partition.into_iter().try_for_each(|(partition, uuids)| self.forget(&partition, uuids))
     }
 
@@ -171,7 +171,7 @@ impl Archive {
         }
         let (stored, pruned) = (self.recordings()?, self.pruned()?);
         let left: Vec<&Stored> = pruned.iter().filter_map(|uuid| stored.get(uuid)).collect();
-        left.iter().try_for_each(|file| self.remove(&file.name))?;
+        left.iter().try_for_each(|file| self.remove_recording(file))?;
         for partition in daily.into_keys() {
             if let Some(Daily { number, origin, .. }) = self.newest(&partition, None)? {
                 self.forget(&partition, origin.recordings.into_iter().collect())?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 /// A file that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +68,8 @@ pub enum Local {
     Itself(PathBuf),
     /// A copy, which is gone when this is dropped.
     Copy(NamedTempFile),
+    /// A file that was made of several, in a folder that is gone when this is dropped.
+    Restored(TempDir, PathBuf),
 }
 
 impl Local {
@@ -76,6 +78,7 @@ impl Local {
         match self {
             Self::Itself(path) => path,
             Self::Copy(file) => file.path(),
+            Self::Restored(_, path) => path,
         }
     }
 

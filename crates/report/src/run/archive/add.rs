@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 use super::super::edit::redaction;
 use super::super::parquet::{Sessions, sessions};
 use super::super::{Streams, emit, is_full, lookup, screen};
-use super::{Found, below, local, opened_or_created};
+use super::{Found, Opened, below, opened_or_created};
 use crate::base::output;
 use crate::cli::{Add, Get, Global};
 use crate::input;
@@ -204,12 +204,12 @@ impl Adding<'_> {
             Some(file) => (file.name.clone(), recording.len_bytes()),
             None => self.store(path, &recording, &uuid).with_context(cannot)?,
         };
-        let local = self.archive.folder().local(&stored).with_context(cannot)?;
-        let (sessions, written) = list(self.archive, local.path(), &uuid).with_context(cannot)?;
+        let opened = Opened::new(self.archive, &stored).with_context(cannot)?;
+        let (sessions, written) = list(self.archive, &opened, &uuid).with_context(cannot)?;
         Ok(Became::Added(AddedRow {
             uuid,
             from: path.display().to_string(),
-            file_bytes: fs::metadata(local.path()).map_or(0, |meta| meta.len()),
+            file_bytes: opened.recording.len_bytes(),
             file: below(self.archive, &stored),
             sessions: sessions.0,
             samples: sessions.1,
@@ -269,9 +269,9 @@ impl Adding<'_> {
 
 /// Writes the rows of a stored recording, by the names that are in it; returns the number of sessions and samples, and the bytes of
 /// the tables.
-pub(super) fn list(archive: &Archive, stored: &Path, uuid: &str) -> anyhow::Result<((u64, u64), u64)> {
+pub(super) fn list(archive: &Archive, stored: &Opened, uuid: &str) -> anyhow::Result<((u64, u64), u64)> {
     let mut pool = Pool::default();
-    let sessions = rows_of(stored, &mut pool)?;
+    let sessions = rows_of(stored, &mut pool);
     let samples = sessions.iter().map(|(_, rows)| rows.samples.len() as u64).sum();
     let count = sessions.len() as u64;
     let written = archive.list(uuid, sessions, &pool)?;
@@ -279,9 +279,8 @@ pub(super) fn list(archive: &Archive, stored: &Path, uuid: &str) -> anyhow::Resu
 }
 
 /// Makes the rows of a stored recording: all names are in it.
-pub(super) fn rows_of(stored: &Path, pool: &mut Pool) -> anyhow::Result<Sessions> {
-    let recording = input::open(stored)?;
-    Ok(sessions(stored, &recording, &Search::default(), None, pool).0)
+pub(super) fn rows_of(stored: &Opened, pool: &mut Pool) -> Sessions {
+    sessions(stored.local.path(), &stored.recording, &Search::default(), None, pool).0
 }
 
 impl Added {
@@ -340,11 +339,12 @@ pub(super) fn get(
         let file = stored.get(uuid);
         let file = file.with_context(|| format!("the archive has lost the recording {uuid}: run verify"))?;
         let path = if is_folder { to.join(format!("{uuid}.icecore")) } else { to.clone() };
-        let from = local(archive, file)?;
+        let Opened { local, recording } = Opened::new(archive, &file.name)?;
         let cannot = || format!("cannot write `{}`", path.display());
-        output::refuse(&path, options.force, &[from.path()]).with_context(cannot)?;
-        let copy = |to: &mut File| io::copy(&mut from.open()?, to);
-        got.bytes += output::replace(&path, &[from.path()], 0o600, copy).with_context(cannot)?;
+        output::refuse(&path, options.force, &[local.path()]).with_context(cannot)?;
+        let copy = |to: &mut File| to.write_all(recording.as_bytes());
+        output::replace(&path, &[local.path()], 0o600, copy).with_context(cannot)?;
+        got.bytes += recording.len_bytes();
         got.files.push(path.display().to_string());
     }
     emit(global, streams, &got, |page| {

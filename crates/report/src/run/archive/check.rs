@@ -15,9 +15,8 @@ use serde::Serialize;
 use super::super::{Streams, emit, screen};
 use super::add::{list, listed, rows_of};
 use super::listing::name;
-use super::{Found, below, local};
+use super::{Found, Opened, below};
 use crate::cli::{Global, Reindex, VerifyArchive};
-use crate::input;
 use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::verify::verify as check;
 use icecore_text::path::shown;
@@ -116,6 +115,15 @@ fn is_all(options: &VerifyArchive) -> bool {
         && began.until.is_none()
 }
 
+/// Opens a recording, and reads all of it.
+fn intact(archive: &Archive, file: &Stored) -> anyhow::Result<Opened> {
+    let opened = Opened::new(archive, &file.name)?;
+    match check(&opened.recording).problems.first() {
+        None => Ok(opened),
+        Some(problem) => bail!("{}", problem.cause),
+    }
+}
+
 /// Where a recording lies.
 fn partition(name: &Path) -> Partition {
     Partition::in_path(name).unwrap_or_else(|| Partition { day: String::new(), service: String::new() })
@@ -132,16 +140,10 @@ impl Verified {
         let mut expected: BTreeMap<Partition, Rows> = BTreeMap::new();
         for (_, file) in stored {
             self.recordings += 1;
-            let local = local(archive, file)?;
-            let found = input::open(local.path()).map_err(|error| format!("{:#}", anyhow::Error::new(error)));
-            let cause = match found.map(|recording| check(&recording)) {
-                Ok(findings) => findings.problems.first().map(|problem| problem.cause.clone()),
-                Err(cause) => Some(cause),
-            };
-            match cause {
-                Some(cause) => self.problem(below(archive, &file.name), cause, None),
-                None => {
-                    for (partition, rows) in rows_of(local.path(), &mut pool)? {
+            match intact(archive, file) {
+                Err(error) => self.problem(below(archive, &file.name), format!("{error:#}"), None),
+                Ok(opened) => {
+                    for (partition, rows) in rows_of(&opened, &mut pool) {
                         expected.entry(partition).or_default().append(rows);
                     }
                 }
@@ -245,12 +247,11 @@ pub(super) fn reindex(
     } else {
         let listed = listed(archive)?;
         let is_listed = |uuid: &String, file: &Stored| {
-            let sessions =
-                || Some(outline(&input::open(local(archive, file).ok()?.path()).ok()?).parts.len());
+            let sessions = || Some(outline(&Opened::new(archive, &file.name).ok()?.recording).parts.len());
             listed.get(uuid).is_some_and(|listed| sessions().is_none_or(|sessions| *listed >= sessions))
         };
         for (uuid, file) in stored.into_iter().filter(|(uuid, file)| !is_listed(uuid, file)) {
-            match local(archive, &file).and_then(|local| list(archive, local.path(), &uuid)) {
+            match Opened::new(archive, &file.name).and_then(|opened| list(archive, &opened, &uuid)) {
                 Ok(_) => done.recordings.push(uuid),
                 Err(error) => {
                     failed += 1;
@@ -278,23 +279,16 @@ fn anew(
     // A recording of several sessions has rows in several partitions.
     let mut of_partition: BTreeMap<Partition, BTreeSet<String>> = BTreeMap::new();
     for (uuid, file) in stored {
-        let local = local(archive, file)?;
-        let whole = input::open(local.path()).map_err(anyhow::Error::new).and_then(|recording| {
-            let path = below(archive, &file.name);
-            match check(&recording).problems.first() {
-                None => Ok(recording),
-                Some(problem) => bail!("`{path}` is damaged: {}; its rows stay", problem.cause),
-            }
-        });
-        let recording = match whole {
-            Ok(recording) => recording,
+        let opened = match intact(archive, file) {
+            Ok(opened) => opened,
             Err(error) => {
                 unread += 1;
-                failed(&error);
+                let path = below(archive, &file.name);
+                failed(&error.context(format!("`{path}` is damaged; its rows stay")));
                 continue;
             }
         };
-        let parts = &outline(&recording).parts;
+        let parts = &outline(&opened.recording).parts;
         for part in parts.iter() {
             let of = rows::partition(parts, part);
             of_partition.entry(of).or_default().insert(uuid.clone());
@@ -304,7 +298,7 @@ fn anew(
     for (partition, uuids) in of_partition {
         let (mut pool, mut all) = (Pool::default(), Rows::default());
         for uuid in &uuids {
-            let rows = rows_of(local(archive, &stored[uuid])?.path(), &mut pool)?;
+            let rows = rows_of(&Opened::new(archive, &stored[uuid].name)?, &mut pool);
             rows.into_iter().filter(|(of, _)| *of == partition).for_each(|(_, rows)| all.append(rows));
         }
         archive.rewrite(&partition, all, &uuids, &pool)?;
@@ -321,6 +315,8 @@ struct Merged {
     archive: String,
     files_before: u64,
     files_after: u64,
+    /// Recordings that share their names now.
+    nameless: u64,
     /// Folders that are left as they are.
     left: Vec<String>,
 }
@@ -333,11 +329,15 @@ pub(super) fn compact(archive: &Archive, global: &Global, streams: &mut Streams<
         archive: name(archive),
         files_before: compacted.before,
         files_after: compacted.after,
+        nameless: compacted.nameless,
         left: compacted.left.iter().map(|folder| below(archive, folder)).collect(),
     };
     emit(global, streams, &done, |page| {
         let (before, after) = (things(done.files_before, "file"), count(done.files_after));
         page.line(&format!("tables: {before} before, {after} now"));
+        if done.nameless > 0 {
+            page.line(&format!("names: {} share them from now on", things(done.nameless, "recording")));
+        }
         for folder in &done.left {
             let most = count(MAX_MERGED);
             page.line(&format!("{}: left as it is, it has more than {most} rows", shown(Path::new(folder))));

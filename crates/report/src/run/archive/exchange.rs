@@ -23,8 +23,8 @@ use icecore_archive::folder::Stored;
 use icecore_archive::merge::is_uuid;
 use icecore_archive::rows;
 
+use super::Opened;
 use super::add::{list, listed};
-use super::local;
 use crate::input;
 use icecore_profile::recording::load::outline::outline;
 use icecore_profile::recording::verify::verify;
@@ -93,13 +93,10 @@ fn send_each(
     let mut bytes = 0;
     for uuid in wanted {
         let Some(stored) = recordings.get(uuid) else { bail!("the other side wants what was not offered") };
-        let local = local(archive, stored)?;
-        let mut file = local.open().with_context(|| format!("cannot read `{}`", local.path().display()))?;
-        let length = file.metadata()?.len();
-        writeln!(output, "{uuid} {length}").context(ENDED)?;
-        let sent = io::copy(&mut (&mut file).take(length), output).context(ENDED)?;
-        anyhow::ensure!(sent == length, "`{}` became shorter", local.path().display());
-        bytes += sent;
+        let recording = Opened::new(archive, &stored.name)?.recording;
+        writeln!(output, "{uuid} {}", recording.len_bytes()).context(ENDED)?;
+        output.write_all(recording.as_bytes()).context(ENDED)?;
+        bytes += recording.len_bytes();
     }
     output.write_all(b"end\n").and_then(|()| output.flush()).context(ENDED)?;
     Ok(bytes)
@@ -191,7 +188,7 @@ fn take(
         let partition = rows::partition(parts, parts.part(0));
         let mut from = File::open(file.path())?;
         let stored = archive.store(&partition, uuid, |to| io::copy(&mut from, to).map(drop))?;
-        list(archive, archive.folder().local(&stored)?.path(), uuid).map(drop)
+        list(archive, &Opened::new(archive, &stored)?, uuid).map(drop)
     };
     Ok(check())
 }

@@ -16,13 +16,16 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use icecore_archive::archive::{Index, Listed};
-use icecore_archive::folder::{Local, Stored};
+use icecore_archive::folder::Local;
 use icecore_archive::{Archive, Folder, Selection};
+
+use icecore_format::read::Recording;
 
 use super::Streams;
 use crate::cli::{Action, Archive as Options, Began, Chosen, Global};
+use crate::input;
 pub(super) use view::prints_json;
 
 /// Does what was typed; returns the exit code.
@@ -145,12 +148,24 @@ fn now_us() -> i64 {
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Returns a file of this machine that has the bytes of one in the archive.
-fn local(archive: &Archive, file: &Stored) -> anyhow::Result<Local> {
-    archive
-        .folder()
-        .local(&file.name)
-        .with_context(|| format!("cannot read `{}`", below(archive, &file.name)))
+/// A recording of the archive, and the file in which it lies.
+struct Opened {
+    local: Local,
+    recording: Recording,
+}
+
+impl Opened {
+    /// Opens a recording, given the name of its file in the archive.
+    fn new(archive: &Archive, name: &Path) -> anyhow::Result<Self> {
+        loop {
+            let local = archive.local(name)?;
+            match input::open(local.path()) {
+                // A neighbour has just taken its names out of it.
+                Err(_) if !local.path().exists() => {}
+                opened => return Ok(Self { recording: opened?, local }),
+            }
+        }
+    }
 }
 
 /// A path below the archive, as it is printed.

@@ -10,7 +10,7 @@ use icecore_archive::folder::Local;
 use super::super::merged::Merged;
 use super::super::{Streams, again};
 use super::add::listed;
-use super::{Found, local, now_us, selection};
+use super::{Found, now_us, selection};
 use crate::cli::{Action, Began, Global};
 
 /// Views that take one recording.
@@ -206,7 +206,7 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<Local>> {
         let file = stored
             .get(uuid)
             .with_context(|| format!("the archive has lost the recording {uuid}: run verify"));
-        local(archive, file?)
+        Ok(archive.local(&file?.name)?)
     };
     found.uuids().into_iter().map(file).collect()
 }

@@ -1,0 +1,365 @@
+//! Recordings without the names that they share with others, and with them again.
+//!
+//! ```text
+//! icecore nameless 1
+//! BUILD-ID LINEAGE DIGEST     for each build whose names are shared: where they are, and the hash of those that belong here
+//!                             an empty line
+//! the recording: of shared names, it has the offsets of the places and of the functions
+//! ```
+//!
+//! What comes back is, block by block, what went in: [`Stripped::new`] proves that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
+use std::sync::Arc;
+
+use icecore_format::index::Entry;
+use icecore_format::read::Recording;
+use icecore_format::records::{ImagesV1, Layout, NameTable, NamedPlace, NamesV1, Symbol, SymbolsV1};
+use icecore_format::write::Writer;
+use icecore_profile::named::found::Draft;
+use icecore_profile::recording::load::Tables;
+use icecore_profile::recording::load::outline::outline;
+use icecore_symbolize::image::hex;
+
+use crate::id::Id;
+use crate::names::{Found, Known, Names, each};
+
+/// The first line.
+const HEAD: &str = "icecore nameless 1\n";
+/// The longest head, bytes: four times as many builds as a recording has images.
+const MAX_HEAD: u64 = 16 << 20;
+/// Builds of which a recording knows less keep it: a file of their own would be larger.
+const LEAST: usize = 32;
+/// The longest build-id that is the name of a folder, bytes.
+const MAX_BUILD_ID: usize = 64;
+
+/// A build-id.
+pub(crate) type BuildId = Vec<u8>;
+
+/// Where the names of a build are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reference {
+    /// Which of several files, if what recordings know of the build differs.
+    pub(crate) lineage: u32,
+    /// The hash of those that belong to the recording.
+    pub(crate) digest: Id,
+}
+
+/// Where the names of a recording are.
+pub(crate) type References = BTreeMap<BuildId, Reference>;
+
+/// The build-ids of images, by the sessions and the ids that they have there.
+struct Builds {
+    outline: Tables,
+    of: BTreeMap<(u32, u32), BuildId>,
+}
+
+impl Builds {
+    fn new(recording: &Recording) -> io::Result<Self> {
+        let outline = outline(recording);
+        let mut of = BTreeMap::new();
+        for entry in recording.entries() {
+            if Layout::of(&entry.header) == Some(Layout::ImagesV1) {
+                let payload = recording.payload(entry).map_err(io::Error::other)?;
+                let view = payload.view::<ImagesV1>().map_err(io::Error::other)?;
+                let (part, first) = (outline.parts.of(entry).number(), view.first_id.to_native());
+                for (id, image) in (first..).zip(view.rows().map_err(io::Error::other)?) {
+                    if (1..=MAX_BUILD_ID).contains(&image.build_id.len()) {
+                        of.insert((part, id), image.build_id);
+                    }
+                }
+            }
+        }
+        Ok(Self { outline, of })
+    }
+
+    fn find(&self, entry: &Entry, image: u32) -> Option<&BuildId> {
+        self.of.get(&(self.outline.parts.of(entry).number(), image))
+    }
+}
+
+/// Collects what a recording knows of builds, as far as it can be shared.
+pub(crate) fn collect(recording: &Recording) -> io::Result<BTreeMap<BuildId, Names>> {
+    let builds = Builds::new(recording)?;
+    let mut all: BTreeMap<BuildId, Names> = BTreeMap::new();
+    let mut kept = BTreeSet::new();
+    each(recording, |found, entry| {
+        let mut add = |image: u32, add: &dyn Fn(&mut Names) -> bool| {
+            if let Some(build) = builds.find(entry, image)
+                && !add(all.entry(build.clone()).or_default())
+            {
+                kept.insert(build.clone());
+            }
+        };
+        match found {
+            Found::Names(table) => {
+                for (position, place) in table.places.iter().enumerate() {
+                    // Without its names, it would not be told from one that has none.
+                    let has_names = !is_blank(place);
+                    add(place.image, &|names| has_names && names.add_place(&table, position));
+                }
+            }
+            Found::Symbols(rows) => {
+                rows.iter().for_each(|symbol| add(symbol.image, &|it| it.add_symbol(symbol)))
+            }
+        }
+        Ok(())
+    })?;
+    all.retain(|build, names| names.len() >= LEAST && !kept.contains(build));
+    Ok(all)
+}
+
+/// Returns true if nothing is known of a place.
+fn is_blank(place: &NamedPlace) -> bool {
+    place.frames.is_empty() && (place.address, place.start, place.calls) == (0, 0, None)
+}
+
+/// A recording, and where the names are that it has not.
+#[derive(Debug)]
+pub(crate) struct Nameless {
+    pub(crate) references: References,
+    recording: Recording,
+}
+
+/// A recording without the names that it shares, which is not stored yet.
+pub(crate) struct Stripped {
+    nameless: Nameless,
+    file: File,
+}
+
+impl Stripped {
+    /// Takes names out of a recording, given all that it knows; `None` if it would not come back as it is.
+    pub(crate) fn new(
+        recording: &Recording,
+        references: References,
+        names: &BTreeMap<BuildId, Arc<Names>>,
+    ) -> io::Result<Option<Self>> {
+        let file = temporary()?;
+        rewrite(recording, &file, &Way::Strip(&references))?;
+        let nameless = Nameless { references, recording: reopened(&file)? };
+        let restored = temporary()?;
+        let is_back =
+            nameless.restore(names, &restored).is_ok() && is_same(recording, &reopened(&restored)?)?;
+        Ok(is_back.then_some(Self { nameless, file }))
+    }
+
+    /// Writes the file that [`Nameless::open`] reads.
+    pub(crate) fn write(&self, to: &mut File) -> io::Result<()> {
+        let mut head = HEAD.to_owned();
+        for (build, Reference { lineage, digest }) in &self.nameless.references {
+            head += &format!("{} {lineage:x} {:x}\n", hex(build), digest.get());
+        }
+        to.write_all(head.as_bytes())?;
+        to.write_all(b"\n")?;
+        let mut file = &self.file;
+        file.rewind()?;
+        io::copy(&mut file, to).map(drop)
+    }
+}
+
+/// A file without a name.
+fn temporary() -> io::Result<File> {
+    tempfile::tempfile().map_err(|error| {
+        let folder = std::env::temp_dir();
+        let cause = format!("the folder for temporary files `{}`: {error}: set TMPDIR", folder.display());
+        io::Error::new(error.kind(), cause)
+    })
+}
+
+fn reopened(file: &File) -> io::Result<Recording> {
+    Recording::from_file(file).map_err(io::Error::other)
+}
+
+/// Returns true if two recordings have the same blocks.
+fn is_same(a: &Recording, b: &Recording) -> io::Result<bool> {
+    let (a_blocks, b_blocks) = (a.entries(), b.entries());
+    if a_blocks.len() != b_blocks.len() || a.header().uuid != b.header().uuid {
+        return Ok(false);
+    }
+    for (one, other) in a_blocks.iter().zip(b_blocks) {
+        let label = |entry: &Entry| {
+            let it = entry.header;
+            (it.kind, it.version, it.items, it.sequence, it.first_ns, it.last_ns, it.processes)
+        };
+        let payload = |of: &Recording, entry| of.payload(entry).map(|it| it.as_bytes().to_vec());
+        let payloads =
+            (payload(a, one).map_err(io::Error::other)?, payload(b, other).map_err(io::Error::other)?);
+        if label(one) != label(other) || payloads.0 != payloads.1 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Nameless {
+    /// Opens a file, which `rest` takes without its head.
+    pub(crate) fn open(file: File) -> io::Result<Self> {
+        let mut input = BufReader::new(file);
+        let references = head(&mut input)?;
+        let rest = temporary()?;
+        io::copy(&mut input, &mut &rest)?;
+        Ok(Self { references, recording: reopened(&rest)? })
+    }
+
+    /// Writes the recording with the names, given those of all builds that it has not.
+    pub(crate) fn restore(&self, names: &BTreeMap<BuildId, Arc<Names>>, file: &File) -> io::Result<()> {
+        self.check(names)?;
+        rewrite(&self.recording, file, &Way::Restore(names))
+    }
+
+    /// Fails if these are not the names that belong here.
+    fn check(&self, names: &BTreeMap<BuildId, Arc<Names>>) -> io::Result<()> {
+        let builds = Builds::new(&self.recording)?;
+        let mut known: BTreeMap<&BuildId, Known> = BTreeMap::new();
+        each(&self.recording, |found, entry| {
+            let is_shared = |image| builds.find(entry, image).filter(|it| self.references.contains_key(*it));
+            match found {
+                Found::Names(table) => {
+                    for place in &table.places {
+                        if let Some(build) = is_shared(place.image) {
+                            known.entry(build).or_default().places.push(place.file_off);
+                        }
+                    }
+                }
+                Found::Symbols(rows) => {
+                    for symbol in &rows {
+                        if let Some(build) = is_shared(symbol.image) {
+                            known.entry(build).or_default().symbols.push(symbol.start);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        for (build, reference) in &self.references {
+            let known = known.remove(build).unwrap_or_default();
+            let own = names.get(build).and_then(|names| names.part(&known));
+            if own.is_none_or(|own| own.digest() != reference.digest) {
+                let build = hex(build);
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("the names of the build {build} are not those that belong to it"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the head of a file.
+pub(crate) fn head(input: &mut impl io::BufRead) -> io::Result<References> {
+    let wrong =
+        || io::Error::new(io::ErrorKind::InvalidData, "it does not begin as a recording without names");
+    let mut head = input.take(MAX_HEAD);
+    let mut line = String::new();
+    head.read_line(&mut line)?;
+    if line != HEAD {
+        return Err(wrong());
+    }
+    let mut references = References::new();
+    loop {
+        line.clear();
+        head.read_line(&mut line)?;
+        match line.strip_suffix('\n').ok_or_else(wrong)? {
+            "" => return Ok(references),
+            row => {
+                let (build, reference) = row_of(row).ok_or_else(wrong)?;
+                references.insert(build, reference);
+            }
+        }
+    }
+}
+
+fn row_of(row: &str) -> Option<(BuildId, Reference)> {
+    let mut words = row.split(' ');
+    let (build, lineage, digest) = (words.next()?, words.next()?, words.next()?);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let build = build.as_bytes().chunks(2).map(byte).collect::<Option<BuildId>>()?;
+    let lineage = u32::from_str_radix(lineage, 16).ok()?;
+    let digest = Id::read(i64::from_str_radix(digest, 16).ok()?);
+    (words.next().is_none() && (1..=MAX_BUILD_ID).contains(&build.len()))
+        .then_some((build, Reference { lineage, digest }))
+}
+
+/// What becomes of names that are shared.
+enum Way<'a> {
+    Strip(&'a References),
+    Restore(&'a BTreeMap<BuildId, Arc<Names>>),
+}
+
+/// Copies a recording, all of it but names that are shared.
+fn rewrite(recording: &Recording, file: &File, way: &Way<'_>) -> io::Result<()> {
+    let builds = Builds::new(recording)?;
+    let write = || -> Result<(), icecore_format::Error> {
+        let mut writer = Writer::create(file.try_clone()?, recording.header().uuid)?;
+        for entry in recording.entries() {
+            let has_shared = |image| builds.find(entry, image).is_some_and(|build| way.has(build));
+            match Found::read(recording, entry)? {
+                Some(Found::Names(table)) if table.places.iter().any(|it| has_shared(it.image)) => {
+                    let mut draft = Draft::default();
+                    for place in &table.places {
+                        let build = builds.find(entry, place.image);
+                        if !way.place(build, place, &mut draft) {
+                            draft.copy(place.image, place, &table);
+                        }
+                    }
+                    draft.take().map_or(Ok(0), |table| writer.append(&NamesV1::from_table(&table)))?;
+                }
+                Some(Found::Symbols(mut rows)) if rows.iter().any(|it| has_shared(it.image)) => {
+                    for symbol in &mut rows {
+                        way.symbol(builds.find(entry, symbol.image), symbol);
+                    }
+                    writer.append(&SymbolsV1::from_rows(&rows))?;
+                }
+                _ => writer.append_stored(&entry.header, recording.stored(entry)?).map(|_| ())?,
+            }
+        }
+        writer.finish().map(drop)
+    };
+    write().map_err(io::Error::other)
+}
+
+impl Way<'_> {
+    fn has(&self, build: &BuildId) -> bool {
+        match self {
+            Self::Strip(references) => references.contains_key(build),
+            Self::Restore(names) => names.contains_key(build),
+        }
+    }
+
+    /// Writes a place; false if it stays as it is.
+    fn place(&self, build: Option<&BuildId>, place: &NamedPlace, draft: &mut Draft) -> bool {
+        let Some(build) = build else { return false };
+        match self {
+            Self::Strip(references) if references.contains_key(build) => {
+                let blank = NamedPlace { address: 0, start: 0, frames: 0..0, calls: None, ..*place };
+                draft.copy(place.image, &blank, &NameTable::<Box<[u8]>>::default());
+                true
+            }
+            Self::Strip(_) => false,
+            Self::Restore(names) => {
+                names.get(build).is_some_and(|names| names.copy_place(place.file_off, place.image, draft))
+            }
+        }
+    }
+
+    /// Changes a function, unless it stays as it is.
+    fn symbol(&self, build: Option<&BuildId>, symbol: &mut Symbol) {
+        let Some(build) = build else { return };
+        match self {
+            Self::Strip(references) if references.contains_key(build) => {
+                let Symbol { image, start, .. } = *symbol;
+                let (names, file) = (Vec::new(), Vec::new());
+                *symbol = Symbol { image, start, end: start, address: start, whole: start, names, file };
+            }
+            Self::Strip(_) => {}
+            Self::Restore(names) => {
+                if let Some(known) = names.get(build).and_then(|names| names.symbol(symbol.start)) {
+                    *symbol = Symbol { image: symbol.image, ..known.clone() };
+                }
+            }
+        }
+    }
+}
