@@ -64,6 +64,12 @@ impl Folder {
         Ok(Self { root: format!("{S3}{name}").into(), store, watch: None })
     }
 
+    /// Names a folder that something else keeps.
+    #[cfg(test)]
+    pub(crate) fn kept_by(store: Arc<dyn Store>) -> Self {
+        Self { root: PathBuf::from("memory"), store, watch: None }
+    }
+
     /// Returns the folder with something that is asked before every step.
     #[must_use]
     pub fn watched(self, watch: Watch) -> Self {

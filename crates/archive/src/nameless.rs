@@ -24,14 +24,14 @@ use icecore_profile::recording::load::outline::outline;
 use icecore_symbolize::image::hex;
 
 use crate::id::Id;
-use crate::names::{Found, Known, Names, each};
+use crate::names::{Found, Known, Names, each, io_error};
 
 /// The first line.
 const HEAD: &str = "icecore nameless 1\n";
 /// The longest head, bytes: four times as many builds as a recording has images.
 const MAX_HEAD: u64 = 16 << 20;
-/// Builds of which a recording knows less keep it: a file of their own would be larger.
-const LEAST: usize = 32;
+/// Of builds of which it knows less, a recording keeps it: a file of its own would be larger.
+const LEAST: usize = 8;
 /// The longest build-id that is the name of a folder, bytes.
 const MAX_BUILD_ID: usize = 64;
 
@@ -62,10 +62,10 @@ impl Builds {
         let mut of = BTreeMap::new();
         for entry in recording.entries() {
             if Layout::of(&entry.header) == Some(Layout::ImagesV1) {
-                let payload = recording.payload(entry).map_err(io::Error::other)?;
-                let view = payload.view::<ImagesV1>().map_err(io::Error::other)?;
+                let payload = recording.payload(entry).map_err(io_error)?;
+                let view = payload.view::<ImagesV1>().map_err(io_error)?;
                 let (part, first) = (outline.parts.of(entry).number(), view.first_id.to_native());
-                for (id, image) in (first..).zip(view.rows().map_err(io::Error::other)?) {
+                for (id, image) in (first..).zip(view.rows().map_err(io_error)?) {
                     if (1..=MAX_BUILD_ID).contains(&image.build_id.len()) {
                         of.insert((part, id), image.build_id);
                     }
@@ -125,31 +125,31 @@ pub(crate) struct Nameless {
 
 /// A recording without the names that it shares, which is not stored yet.
 pub(crate) struct Stripped {
-    nameless: Nameless,
+    /// All that it shares, by the build.
+    pub(crate) names: BTreeMap<BuildId, Arc<Names>>,
     file: File,
 }
 
 impl Stripped {
-    /// Takes names out of a recording, given all that it knows; `None` if it would not come back as it is.
-    pub(crate) fn new(
-        recording: &Recording,
-        references: References,
-        names: &BTreeMap<BuildId, Arc<Names>>,
-    ) -> io::Result<Option<Self>> {
-        let file = temporary()?;
-        rewrite(recording, &file, &Way::Strip(&references))?;
-        let nameless = Nameless { references, recording: reopened(&file)? };
-        let restored = temporary()?;
-        let is_back =
-            nameless.restore(names, &restored).is_ok() && is_same(recording, &reopened(&restored)?)?;
-        Ok(is_back.then_some(Self { nameless, file }))
+    /// Takes names out of a recording; `None` if it has none to share, or would not come back as it is.
+    pub(crate) fn new(recording: &Recording) -> io::Result<Option<Self>> {
+        let names: BTreeMap<BuildId, Arc<Names>> =
+            collect(recording)?.into_iter().map(|(build, names)| (build, names.into())).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let (file, restored) = (temporary()?, temporary()?);
+        rewrite(recording, &file, &Way::Strip(&names))?;
+        rewrite(&reopened(&file)?, &restored, &Way::Restore(&names))?;
+        let is_back = is_same(recording, &reopened(&restored)?)?;
+        Ok(is_back.then_some(Self { names, file }))
     }
 
-    /// Writes the file that [`Nameless::open`] reads.
-    pub(crate) fn write(&self, to: &mut File) -> io::Result<()> {
+    /// Writes the file that [`Nameless::open`] reads, given the lineages of its builds.
+    pub(crate) fn write(&self, lineages: &BTreeMap<BuildId, u32>, to: &mut File) -> io::Result<()> {
         let mut head = HEAD.to_owned();
-        for (build, Reference { lineage, digest }) in &self.nameless.references {
-            head += &format!("{} {lineage:x} {:x}\n", hex(build), digest.get());
+        for (build, names) in &self.names {
+            head += &format!("{} {:x} {:x}\n", hex(build), lineages[build], names.digest().get());
         }
         to.write_all(head.as_bytes())?;
         to.write_all(b"\n")?;
@@ -169,7 +169,7 @@ fn temporary() -> io::Result<File> {
 }
 
 fn reopened(file: &File) -> io::Result<Recording> {
-    Recording::from_file(file).map_err(io::Error::other)
+    Recording::from_file(file).map_err(io_error)
 }
 
 /// Returns true if two recordings have the same blocks.
@@ -184,8 +184,7 @@ fn is_same(a: &Recording, b: &Recording) -> io::Result<bool> {
             (it.kind, it.version, it.items, it.sequence, it.first_ns, it.last_ns, it.processes)
         };
         let payload = |of: &Recording, entry| of.payload(entry).map(|it| it.as_bytes().to_vec());
-        let payloads =
-            (payload(a, one).map_err(io::Error::other)?, payload(b, other).map_err(io::Error::other)?);
+        let payloads = (payload(a, one).map_err(io_error)?, payload(b, other).map_err(io_error)?);
         if label(one) != label(other) || payloads.0 != payloads.1 {
             return Ok(false);
         }
@@ -285,7 +284,7 @@ fn row_of(row: &str) -> Option<(BuildId, Reference)> {
 
 /// What becomes of names that are shared.
 enum Way<'a> {
-    Strip(&'a References),
+    Strip(&'a BTreeMap<BuildId, Arc<Names>>),
     Restore(&'a BTreeMap<BuildId, Arc<Names>>),
 }
 
@@ -295,21 +294,22 @@ fn rewrite(recording: &Recording, file: &File, way: &Way<'_>) -> io::Result<()> 
     let write = || -> Result<(), icecore_format::Error> {
         let mut writer = Writer::create(file.try_clone()?, recording.header().uuid)?;
         for entry in recording.entries() {
-            let has_shared = |image| builds.find(entry, image).is_some_and(|build| way.has(build));
+            let names = |image| way.names(builds.find(entry, image));
             match Found::read(recording, entry)? {
-                Some(Found::Names(table)) if table.places.iter().any(|it| has_shared(it.image)) => {
+                Some(Found::Names(table)) if table.places.iter().any(|it| names(it.image).is_some()) => {
                     let mut draft = Draft::default();
                     for place in &table.places {
-                        let build = builds.find(entry, place.image);
-                        if !way.place(build, place, &mut draft) {
+                        if !names(place.image).is_some_and(|names| way.place(names, place, &mut draft)) {
                             draft.copy(place.image, place, &table);
                         }
                     }
                     draft.take().map_or(Ok(0), |table| writer.append(&NamesV1::from_table(&table)))?;
                 }
-                Some(Found::Symbols(mut rows)) if rows.iter().any(|it| has_shared(it.image)) => {
+                Some(Found::Symbols(mut rows)) if rows.iter().any(|it| names(it.image).is_some()) => {
                     for symbol in &mut rows {
-                        way.symbol(builds.find(entry, symbol.image), symbol);
+                        if let Some(new) = names(symbol.image).and_then(|names| way.symbol(names, symbol)) {
+                            *symbol = new;
+                        }
                     }
                     writer.append(&SymbolsV1::from_rows(&rows))?;
                 }
@@ -318,47 +318,36 @@ fn rewrite(recording: &Recording, file: &File, way: &Way<'_>) -> io::Result<()> 
         }
         writer.finish().map(drop)
     };
-    write().map_err(io::Error::other)
+    write().map_err(io_error)
 }
 
 impl Way<'_> {
-    fn has(&self, build: &BuildId) -> bool {
-        match self {
-            Self::Strip(references) => references.contains_key(build),
-            Self::Restore(names) => names.contains_key(build),
-        }
+    /// The names of a build, if they are shared.
+    fn names(&self, build: Option<&BuildId>) -> Option<&Names> {
+        let (Self::Strip(names) | Self::Restore(names)) = self;
+        names.get(build?).map(|names| &**names)
     }
 
-    /// Writes a place; false if it stays as it is.
-    fn place(&self, build: Option<&BuildId>, place: &NamedPlace, draft: &mut Draft) -> bool {
-        let Some(build) = build else { return false };
+    /// Writes a place of a build; false if nothing is known of it.
+    fn place(&self, names: &Names, place: &NamedPlace, draft: &mut Draft) -> bool {
         match self {
-            Self::Strip(references) if references.contains_key(build) => {
+            Self::Restore(_) => names.copy_place(place.file_off, place.image, draft),
+            Self::Strip(_) => {
                 let blank = NamedPlace { address: 0, start: 0, frames: 0..0, calls: None, ..*place };
                 draft.copy(place.image, &blank, &NameTable::<Box<[u8]>>::default());
                 true
             }
-            Self::Strip(_) => false,
-            Self::Restore(names) => {
-                names.get(build).is_some_and(|names| names.copy_place(place.file_off, place.image, draft))
-            }
         }
     }
 
-    /// Changes a function, unless it stays as it is.
-    fn symbol(&self, build: Option<&BuildId>, symbol: &mut Symbol) {
-        let Some(build) = build else { return };
+    /// Returns what becomes of a function of a build; `None` if it is not known.
+    fn symbol(&self, names: &Names, symbol: &Symbol) -> Option<Symbol> {
+        let Symbol { image, start, .. } = *symbol;
         match self {
-            Self::Strip(references) if references.contains_key(build) => {
-                let Symbol { image, start, .. } = *symbol;
-                let (names, file) = (Vec::new(), Vec::new());
-                *symbol = Symbol { image, start, end: start, address: start, whole: start, names, file };
-            }
-            Self::Strip(_) => {}
-            Self::Restore(names) => {
-                if let Some(known) = names.get(build).and_then(|names| names.symbol(symbol.start)) {
-                    *symbol = Symbol { image: symbol.image, ..known.clone() };
-                }
+            Self::Restore(_) => names.symbol(start).map(|known| Symbol { image, ..known.clone() }),
+            Self::Strip(_) => {
+                let (end, address, whole, names, file) = (start, start, start, Vec::new(), Vec::new());
+                Some(Symbol { image, start, end, address, whole, names, file })
             }
         }
     }

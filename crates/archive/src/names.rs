@@ -18,6 +18,14 @@ use crate::id::Id;
 /// The size of the texts at which a block of symbols is full, bytes.
 const SYMBOL_BYTES: usize = 4 << 20;
 
+/// What the system said, if that is the cause; else the bytes are wrong.
+pub(crate) fn io_error(error: icecore_format::Error) -> io::Error {
+    match error {
+        icecore_format::Error::Io(error) => error,
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
+}
+
 /// The names of one build, none of which contradicts another.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
@@ -205,9 +213,12 @@ impl Names {
 
     /// Reads the file.
     pub(crate) fn read(bytes: &[u8]) -> io::Result<Self> {
-        let recording = Recording::from_bytes(bytes).map_err(io::Error::other)?;
+        let recording = Recording::from_bytes(bytes).map_err(io_error)?;
         if let Some(damage) = recording.damage().first() {
-            return Err(io::Error::other(format!("at byte {}: {}", damage.off, damage.cause)));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("at byte {}: {}", damage.off, damage.cause),
+            ));
         }
         let mut names = Self::default();
         each(&recording, |found, _| {
@@ -215,7 +226,11 @@ impl Names {
                 Found::Names(table) => (0..table.places.len()).all(|it| names.add_place(&table, it)),
                 Found::Symbols(rows) => rows.iter().all(|symbol| names.add_symbol(symbol)),
             };
-            if agrees { Ok(()) } else { Err(io::Error::other("it contradicts itself")) }
+            if agrees {
+                Ok(())
+            } else {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it contradicts itself"))
+            }
         })?;
         Ok(names)
     }
@@ -240,7 +255,7 @@ pub(crate) fn each(
     mut take: impl FnMut(Found, &icecore_format::index::Entry) -> io::Result<()>,
 ) -> io::Result<()> {
     for entry in recording.entries() {
-        if let Some(found) = Found::read(recording, entry).map_err(io::Error::other)? {
+        if let Some(found) = Found::read(recording, entry).map_err(io_error)? {
             take(found, entry)?;
         }
     }

@@ -24,19 +24,20 @@ use std::time::SystemTime;
 
 use icecore_format::read::Recording;
 use icecore_symbolize::image::hex;
+use rayon::prelude::*;
 
 use crate::archive::{Archive, GRACE, NAMELESS, TRIES};
 use crate::dataset::Error;
 use crate::folder::{Local, Stored};
 use crate::id::Id;
-use crate::nameless::{BuildId, Nameless, Reference, References, Stripped, collect, head};
-use crate::names::Names;
+use crate::nameless::{BuildId, Nameless, Reference, References, Stripped, head};
+use crate::names::{Names, io_error};
 
 /// The folder of the names.
 const NAMES: &str = "names";
 /// Recordings whose names are in memory at the same time, and their bytes.
 const BATCH: (usize, u64) = (128, 64 << 20);
-/// The most lineages of a build, and the most places and functions in one: recordings that know something else keep it.
+/// The most lineages of a build, and the most places and functions in one: recordings that know something else stay as they are.
 const MOST_LINEAGES: u32 = 8;
 const MOST_NAMES: usize = 1_000_000;
 /// Places and functions that stay in memory for the next recording.
@@ -65,16 +66,23 @@ fn file_name(build: &BuildId, lineage: u32, number: u64) -> PathBuf {
 fn numbers(file: &Stored) -> Option<(u32, u64)> {
     let stem = file.name.file_name()?.to_str()?.strip_suffix(".names")?;
     let (lineage, number) = stem.split_once('-')?;
-    Some((lineage.parse().ok()?, number.parse().ok()?))
+    Some((lineage.parse().ok().filter(|it| *it < MOST_LINEAGES)?, number.parse().ok()?))
 }
 
 /// Names of a build that are being extended.
 struct Lineage {
     /// Of the file from which they were read; 0 if there is none.
     number: u64,
-    names: Names,
+    /// `None`: the file is damaged.
+    names: Option<Names>,
     /// They must be stored before a recording refers to them.
     is_new: bool,
+}
+
+impl Default for Lineage {
+    fn default() -> Self {
+        Self { number: 0, names: Some(Names::default()), is_new: false }
+    }
 }
 
 /// Names of builds that are being extended.
@@ -132,9 +140,13 @@ impl Archive {
                     kept.clear();
                 }
                 let read = self.read_names(build, |of| of == *lineage)?.remove(lineage);
-                let (_, names) = read.ok_or_else(|| {
+                let (newest, names) = read.ok_or_else(|| {
                     let folder = self.folder().path(&folder_of(build));
                     io::Error::other(format!("its names are not in `{}` any more", folder.display()))
+                })?;
+                let names = names.map_err(|cause| {
+                    let path = self.folder().path(&newest.file.name);
+                    io::Error::other(format!("`{}` is damaged: {cause}", path.display()))
                 })?;
                 kept.insert(key.clone(), names.into());
             }
@@ -160,7 +172,7 @@ impl Archive {
         &self,
         build: &BuildId,
         is_wanted: impl Fn(u32) -> bool,
-    ) -> io::Result<BTreeMap<u32, (Newest, Names)>> {
+    ) -> io::Result<BTreeMap<u32, (Newest, io::Result<Names>)>> {
         let mut read = BTreeMap::new();
         let mut tries = 0;
         let mut newest = self.newest_names(build)?;
@@ -169,13 +181,7 @@ impl Archive {
                 continue;
             }
             match self.folder().read(&it.file.name) {
-                Ok(bytes) => {
-                    let path = self.folder().path(&it.file.name);
-                    let names = Names::read(&bytes).map_err(|cause| {
-                        io::Error::other(format!("`{}` is damaged: {cause}", path.display()))
-                    })?;
-                    read.insert(lineage, (it, names));
-                }
+                Ok(bytes) => drop(read.insert(lineage, (it, Names::read(&bytes)))),
                 // A neighbour has stored the next one meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => {
                     tries += 1;
@@ -218,41 +224,47 @@ impl Archive {
 
     /// `None`: a neighbour has stored other names meanwhile.
     fn share_batch(&self, batch: &[Stored], now: SystemTime) -> Result<Option<u64>, Error> {
+        let strip =
+            |file| Ok((file, self.stripped(file).map_err(|source| self.read_error(&file.name, source))?));
+        let stripped: Vec<(&Stored, Option<Stripped>)> =
+            batch.par_iter().map(strip).collect::<Result<_, Error>>()?;
         let mut sharing = Sharing { archive: self, now, of: BTreeMap::new() };
-        let mut stripped = Vec::new();
-        for file in batch {
-            let failed = |source| self.read_error(&file.name, source);
-            let local = match self.folder().local(&file.name) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                local => local.map_err(failed)?,
+        let mut made = Vec::new();
+        for (file, stripped) in stripped.iter().filter_map(|(file, it)| Some((file, it.as_ref()?))) {
+            let found = |(build, names): (&BuildId, &Arc<Names>)| {
+                Ok(sharing.lineage(build, names)?.map(|lineage| (build.clone(), lineage)))
             };
-            // What is damaged stays as it is: `verify` tells.
-            let Ok(recording) = Recording::open(local.path()) else { continue };
-            let Ok(names) = collect(&recording) else { continue };
-            let mut references = References::new();
-            for (build, names) in &names {
-                let lineage = sharing.lineage(build, names).map_err(failed)?;
-                references.extend(
-                    lineage.map(|it| (build.clone(), Reference { lineage: it, digest: names.digest() })),
-                );
-            }
-            let names = names.into_iter().map(|(build, names)| (build, names.into())).collect();
-            let made = if references.is_empty() {
-                None
-            } else {
-                Stripped::new(&recording, references, &names).map_err(failed)?
-            };
-            stripped.extend(made.map(|made| (file, made)));
+            let lineages = stripped.names.iter().map(found).collect::<io::Result<Option<BTreeMap<_, _>>>>();
+            let lineages = lineages.map_err(|source| self.read_error(&file.name, source))?;
+            made.extend(lineages.map(|lineages| (file, stripped, lineages)));
         }
         if !sharing.store()? {
             return Ok(None);
         }
-        for (file, stripped) in &stripped {
+        made.par_iter().try_for_each(|(file, stripped, lineages)| {
             let name = file.name.with_extension(NAMELESS);
-            let stored = self.folder().publish(&name, false, |to| stripped.write(to));
-            stored.map_err(|source| Error::Write { path: self.folder().path(&name), source })?;
+            let stored = self.folder().publish(&name, false, |to| stripped.write(lineages, to));
+            stored.map(drop).map_err(|source| Error::Write { path: self.folder().path(&name), source })
+        })?;
+        Ok(Some(made.len() as u64))
+    }
+
+    /// Takes the names out of a recording, unless it has none or is gone. What is damaged stays as it is: `verify` tells.
+    fn stripped(&self, file: &Stored) -> io::Result<Option<Stripped>> {
+        let local = match self.folder().local(&file.name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            local => local?,
+        };
+        let strip = |recording: Recording| match recording.damage().is_empty() {
+            true => Stripped::new(&recording),
+            false => Ok(None),
+        };
+        match Recording::open(local.path()).map_err(io_error).and_then(strip) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound) => {
+                Ok(None)
+            }
+            stripped => stripped,
         }
-        Ok(Some(stripped.len() as u64))
     }
 
     /// Removes a recording, with its names and without: a neighbour may take them out of it just now.
@@ -325,7 +337,7 @@ impl Archive {
     fn store_names(&self, name: &Path, names: &Names) -> Result<Option<()>, Error> {
         let id = Id::of(&[name.as_os_str().as_encoded_bytes()]).bytes();
         let uuid = [id, id].concat().try_into().expect("bug: twice eight bytes");
-        let write = |file: &mut File| names.write(file.try_clone()?, uuid).map_err(io::Error::other);
+        let write = |file: &mut File| names.write(file.try_clone()?, uuid).map_err(io_error);
         let stored = self.folder().publish(name, false, write);
         stored.map_err(|source| Error::Write { path: self.folder().path(name), source })
     }
@@ -345,34 +357,22 @@ impl Sharing<'_> {
     fn lineage(&mut self, build: &BuildId, names: &Names) -> io::Result<Option<u32>> {
         if !self.of.contains_key(build) {
             let mut lineages = Vec::new();
+            lineages.resize_with(MOST_LINEAGES as usize, Lineage::default);
             for (lineage, (newest, names)) in self.archive.read_names(build, |_| true)? {
-                // There were some between, and nobody needs them any more.
-                lineages.resize_with(lineage as usize, || Lineage {
-                    number: 0,
-                    names: Names::default(),
-                    is_new: false,
-                });
                 let is_new = is_older(&newest.file, self.now, GRACE / 2);
-                lineages.push(Lineage { number: newest.number, names, is_new });
+                lineages[lineage as usize] = Lineage { number: newest.number, names: names.ok(), is_new };
             }
             self.of.insert(build.clone(), lineages);
         }
         let lineages = self.of.get_mut(build).expect("bug: it was inserted");
-        for (lineage, it) in (0..).zip(lineages.iter_mut()) {
-            if it.names.len() + names.len() > MOST_NAMES {
-                continue;
-            }
-            if let Some(has_grown) = it.names.absorb(names) {
+        for (lineage, it) in (0..).zip(lineages) {
+            let there = it.names.as_mut().filter(|there| there.len() + names.len() <= MOST_NAMES);
+            if let Some(has_grown) = there.and_then(|there| there.absorb(names)) {
                 it.is_new |= has_grown;
                 return Ok(Some(lineage));
             }
         }
-        let lineage = lineages.len() as u32;
-        if lineage >= MOST_LINEAGES || names.len() > MOST_NAMES {
-            return Ok(None);
-        }
-        lineages.push(Lineage { number: 0, names: names.clone(), is_new: true });
-        Ok(Some(lineage))
+        Ok(None)
     }
 
     /// Stores what is new; false if a neighbour was faster.
@@ -390,7 +390,8 @@ impl Sharing<'_> {
     fn store_lineage(&self, build: &BuildId, lineage: u32, it: &Lineage) -> Result<bool, Error> {
         let (archive, number) = (self.archive, it.number + 1);
         let name = file_name(build, lineage, number);
-        let stored = archive.store_names(&name, &it.names)?;
+        let Some(names) = &it.names else { return Ok(true) };
+        let stored = archive.store_names(&name, names)?;
         // A neighbour may have stored later ones, and removed the one of this number before.
         let files = archive.listed_files(&folder_of(build))?;
         let of_lineage = files.iter().filter_map(|file| Some((numbers(file)?, file)));
@@ -406,3 +407,6 @@ impl Sharing<'_> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,6 +79,24 @@ pub(super) fn view(
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
+    loop {
+        let mut are_there = true;
+        let shown = once(archive, typed, &mut are_there, global, streams);
+        // A neighbour has taken the names out of a recording after it was found.
+        if shown.is_ok() || are_there {
+            return shown;
+        }
+    }
+}
+
+/// As above; also says whether the files of the selection are still there.
+fn once(
+    archive: &Archive,
+    typed: &[OsString],
+    are_there: &mut bool,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
     let Some((name, words)) = typed.split_first() else { bail!("name an action or a view") };
     if let Some(action) = of_tables(name, words) {
         let folder = archive.folder().root().as_os_str();
@@ -92,7 +110,7 @@ pub(super) fn view(
     let mut arguments: Vec<OsString> = vec!["icecore-report".into(), name.clone()];
     arguments.extend(typed.options.iter().cloned());
     // These live until the view is shown.
-    let (merged, both, files);
+    let (mut both, mut files, mut merged) = <(_, Vec<Local>, Option<Merged>)>::default();
     let path = |file: &Local| file.path().as_os_str().to_owned();
     match name.to_str() {
         Some("diff") => {
@@ -109,7 +127,8 @@ pub(super) fn view(
         Some(view) if OF_ONE.contains(&view) => {
             files = one(archive, &typed)?;
             let paths: Vec<&Path> = files.iter().map(Local::path).collect();
-            merged = Merged::new(&paths)?;
+            let file = Merged::new(&paths).inspect_err(|_| *are_there = all_there(&files))?;
+            let merged = merged.insert(file);
             // Else it would be the name of a temporary file.
             if paths.len() > 1 && TITLED.contains(&view) && !typed.options.iter().any(is_title) {
                 let title = typed.selections.first().map_or("all recordings", |selection| selection);
@@ -123,12 +142,18 @@ pub(super) fn view(
             name.display()
         ),
     }
-    again(arguments, global, streams).map_err(|cause| {
+    let shown = again(arguments, global, streams);
+    *are_there = both.iter().chain([&files]).all(|files| all_there(files));
+    shown.map_err(|cause| {
         // It would name a file that nobody typed.
         let is_late = cause.starts_with("unexpected argument");
         let cause = if is_late { "the selection comes before the options".to_owned() } else { cause };
         anyhow::anyhow!("{cause}; write `archive DIR {} [SELECTION] [OPTIONS]`", name.display())
     })?
+}
+
+fn all_there(files: &[Local]) -> bool {
+    files.iter().all(|file| file.path().exists())
 }
 
 /// Views that the tables answer have actions of their own: returns the action, and its arguments.
