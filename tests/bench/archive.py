@@ -95,11 +95,11 @@ def bytes_of(programs, folder, name, command):
         profiles += pprof(report, compact / file.name)
     run(report, "archive", archive, "add", *files)
     run(report, "archive", archive, "compact")
-    stored = size(archive / "recordings")
-    tables = size(archive) - stored
+    stored, names = size(archive / "recordings"), size(archive / "names")
+    tables = size(archive) - stored - names
     each = lambda value: f"{value / RECORDINGS / 1024:9.1f}"
     print(f"{name:<10} {samples // RECORDINGS:>8,} {each(sum(map(size_of, files)))} {each(size(compact))} {each(profiles)}"
-          f" {each(stored)} {each(tables)} {(stored + tables) / size(compact):9.2f}")
+          f" {each(stored)} {each(names)} {each(tables)} {(stored + names) / size(compact):9.2f}")
 
 
 def size_of(path):
@@ -128,7 +128,8 @@ def fleet(programs, folder):
     begun = time.monotonic()
     files = json.loads(run(report, "archive", archive, "compact", "--json"))
     print(f"  compact           {time.monotonic() - begun:8.1f} s, {files['files_before']:,} files before, {files['files_after']:,} after")
-    print(f"  bytes             {size(archive) / len(added):8.0f} a recording, of these {size(archive / 'recordings') / len(added):.0f} outside tables")
+    outside = size(archive / "recordings") + size(archive / "names")
+    print(f"  bytes             {size(archive) / len(added):8.0f} a recording, of these {outside / len(added):.0f} outside tables")
     for words in ["list", "list host=web-07", "search --function crc32", "trend --by night", "trend --by quality", "outliers",
                   "regressions", "diff host=web-07 host=web-08"]:
         print(f"  {words:<30} {median_ms(report, 'archive', archive, *words.split()):8.0f} ms")
@@ -141,7 +142,7 @@ def main():
         (folder / "a.cpp").write_text(SOURCE)
         data = folder / "data"
         shutil.copyfile(programs / "icecore-report", data)
-        print(f"{'KiB each':<10} {'samples':>8} {'recorded':>9} {'compact':>9} {'pprof':>9} {'archive':>9} {'tables':>9} {'ratio':>9}")
+        print(f"{'KiB each':<10} {'samples':>8} {'recorded':>9} {'compact':>9} {'pprof':>9} {'archive':>9} {'names':>9} {'tables':>9} {'ratio':>9}")
         bytes_of(programs, folder, "clang", ["clang++", "-O2", "-c", folder / "a.cpp", "-o", "/dev/null"])
         bytes_of(programs, folder, "xz", ["sh", "-c", f"xz -9 -k -c -T1 {data} > /dev/null"])
         fleet(programs, folder)

@@ -26,12 +26,12 @@ use rayon::prelude::*;
 use crate::dataset::{Error, Written, cause, write_table, write_tables};
 use crate::folder::{Folder, Stored};
 use crate::merge::{self, Part, is_uuid, merged, settle};
+use crate::names::Kept;
 use crate::partition::Partition;
 use crate::pool::{Pool, Text};
 use crate::read::{Readable, TableFile};
 use crate::rows::Rows;
 use crate::schema::{CounterRow, FunctionRow, ImageRow, RecordingRow, SampleRow, StackRow};
-use crate::share::Kept;
 use crate::table::{Origin, Row, write};
 
 /// The file that says that a folder is an archive.

@@ -24,7 +24,8 @@ use icecore_profile::recording::load::outline::outline;
 use icecore_symbolize::image::hex;
 
 use crate::id::Id;
-use crate::names::{Found, Known, Names, each, io_error};
+use crate::names::{BuildId, Found, Names, each, io_error};
+use crate::store::no_temporary;
 
 /// The first line.
 const HEAD: &str = "icecore nameless 1\n";
@@ -34,9 +35,6 @@ const MAX_HEAD: u64 = 16 << 20;
 const LEAST: usize = 8;
 /// The longest build-id that is the name of a folder, bytes.
 const MAX_BUILD_ID: usize = 64;
-
-/// A build-id.
-pub(crate) type BuildId = Vec<u8>;
 
 /// Where the names of a build are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +136,8 @@ impl Stripped {
         if names.is_empty() {
             return Ok(None);
         }
-        let (file, restored) = (temporary()?, temporary()?);
+        let file = || tempfile::tempfile().map_err(no_temporary);
+        let (file, restored) = (file()?, file()?);
         rewrite(recording, &file, &Way::Strip(&names))?;
         rewrite(&reopened(&file)?, &restored, &Way::Restore(&names))?;
         let is_back = is_same(recording, &reopened(&restored)?)?;
@@ -157,15 +156,6 @@ impl Stripped {
         file.rewind()?;
         io::copy(&mut file, to).map(drop)
     }
-}
-
-/// A file without a name.
-fn temporary() -> io::Result<File> {
-    tempfile::tempfile().map_err(|error| {
-        let folder = std::env::temp_dir();
-        let cause = format!("the folder for temporary files `{}`: {error}: set TMPDIR", folder.display());
-        io::Error::new(error.kind(), cause)
-    })
 }
 
 fn reopened(file: &File) -> io::Result<Recording> {
@@ -193,57 +183,29 @@ fn is_same(a: &Recording, b: &Recording) -> io::Result<bool> {
 }
 
 impl Nameless {
-    /// Opens a file, which `rest` takes without its head.
+    /// Opens a file.
     pub(crate) fn open(file: File) -> io::Result<Self> {
         let mut input = BufReader::new(file);
         let references = head(&mut input)?;
-        let rest = temporary()?;
+        let rest = tempfile::tempfile().map_err(no_temporary)?;
         io::copy(&mut input, &mut &rest)?;
         Ok(Self { references, recording: reopened(&rest)? })
     }
 
-    /// Writes the recording with the names, given those of all builds that it has not.
+    /// Writes the recording with the names, given those of its builds; an error if they are not those that belong here.
     pub(crate) fn restore(&self, names: &BTreeMap<BuildId, Arc<Names>>, file: &File) -> io::Result<()> {
-        self.check(names)?;
-        rewrite(&self.recording, file, &Way::Restore(names))
-    }
-
-    /// Fails if these are not the names that belong here.
-    fn check(&self, names: &BTreeMap<BuildId, Arc<Names>>) -> io::Result<()> {
-        let builds = Builds::new(&self.recording)?;
-        let mut known: BTreeMap<&BuildId, Known> = BTreeMap::new();
-        each(&self.recording, |found, entry| {
-            let is_shared = |image| builds.find(entry, image).filter(|it| self.references.contains_key(*it));
-            match found {
-                Found::Names(table) => {
-                    for place in &table.places {
-                        if let Some(build) = is_shared(place.image) {
-                            known.entry(build).or_default().places.push(place.file_off);
-                        }
-                    }
-                }
-                Found::Symbols(rows) => {
-                    for symbol in &rows {
-                        if let Some(build) = is_shared(symbol.image) {
-                            known.entry(build).or_default().symbols.push(symbol.start);
-                        }
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        for (build, reference) in &self.references {
-            let known = known.remove(build).unwrap_or_default();
-            let own = names.get(build).and_then(|names| names.part(&known));
-            if own.is_none_or(|own| own.digest() != reference.digest) {
-                let build = hex(build);
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("the names of the build {build} are not those that belong to it"),
-                ));
+        rewrite(&self.recording, file, &Way::Restore(names))?;
+        let found = collect(&reopened(file)?)?;
+        let is_own = |(build, reference): &(&BuildId, &Reference)| {
+            found.get(*build).is_some_and(|names| names.digest() == reference.digest)
+        };
+        match self.references.iter().find(|it| !is_own(it)) {
+            None => Ok(()),
+            Some((build, _)) => {
+                let cause = format!("the names of the build {} are not those that belong to it", hex(build));
+                Err(io::Error::new(io::ErrorKind::InvalidData, cause))
             }
         }
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use icecore_format::read::Recording;
 use icecore_format::records::{Layout, NameTable, NamesV1, Symbol, SymbolsV1};
@@ -25,6 +25,13 @@ pub(crate) fn io_error(error: icecore_format::Error) -> io::Error {
         other => io::Error::new(io::ErrorKind::InvalidData, other),
     }
 }
+
+/// A build-id.
+pub(crate) type BuildId = Vec<u8>;
+
+/// Names that were read, by the build and its lineage (`share`).
+#[derive(Debug, Default)]
+pub(crate) struct Kept(pub(crate) Mutex<BTreeMap<(BuildId, u32), Arc<Names>>>);
 
 /// The names of one build, none of which contradicts another.
 #[derive(Debug, Clone, Default)]
@@ -178,13 +185,6 @@ impl Names {
         self.symbols.get(&start).map(|symbol| &**symbol)
     }
 
-    /// Returns what of this a recording knows that knows these places and functions; `None` if some are missing here.
-    pub(crate) fn part(&self, known: &Known) -> Option<Self> {
-        let places = known.places.iter().map(|off| Some((*off, self.places.get(off)?.clone())));
-        let symbols = known.symbols.iter().map(|start| Some((*start, self.symbols.get(start)?.clone())));
-        Some(Self { places: places.collect::<Option<_>>()?, symbols: symbols.collect::<Option<_>>()? })
-    }
-
     /// Writes the file.
     pub(crate) fn write(&self, file: File, uuid: [u8; 16]) -> Result<(), icecore_format::Error> {
         let mut writer = Writer::create(file, uuid)?;
@@ -234,13 +234,6 @@ impl Names {
         })?;
         Ok(names)
     }
-}
-
-/// Places and functions of a build, of which nothing but their offsets is known.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) places: Vec<u64>,
-    pub(crate) symbols: Vec<u64>,
 }
 
 /// A block that has names.

@@ -22,7 +22,7 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-use crate::store::{Local, Store, Stored, Tail};
+use crate::store::{Local, Store, Stored, Tail, no_temporary};
 use answers::{Page, page, refusal};
 use signature::{Signed, Signer, encoded, hexadecimal};
 
@@ -370,11 +370,7 @@ impl Store for Bucket {
     }
 
     fn temporary(&self) -> io::Result<NamedTempFile> {
-        NamedTempFile::with_prefix("icecore-").map_err(|error| {
-            let folder = env::temp_dir();
-            let cause = format!("the folder for temporary files `{}`: {error}: set TMPDIR", folder.display());
-            io::Error::new(error.kind(), cause)
-        })
+        NamedTempFile::with_prefix("icecore-").map_err(no_temporary)
     }
 
     fn publish(&self, file: NamedTempFile, name: &Path, replaces: bool) -> io::Result<bool> {

@@ -16,10 +16,10 @@
 //! half that old stores them anew first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use icecore_format::read::Recording;
@@ -30,8 +30,9 @@ use crate::archive::{Archive, GRACE, NAMELESS, TRIES};
 use crate::dataset::Error;
 use crate::folder::{Local, Stored};
 use crate::id::Id;
-use crate::nameless::{BuildId, Nameless, Reference, References, Stripped, head};
-use crate::names::{Names, io_error};
+use crate::nameless::{Nameless, Reference, References, Stripped, head};
+use crate::names::{BuildId, Names, io_error};
+use crate::store::no_temporary;
 
 /// The folder of the names.
 const NAMES: &str = "names";
@@ -41,11 +42,7 @@ const BATCH: (usize, u64) = (128, 64 << 20);
 const MOST_LINEAGES: u32 = 8;
 const MOST_NAMES: usize = 1_000_000;
 /// Places and functions that stay in memory for the next recording.
-const MOST_KEPT: usize = 2_000_000;
-
-/// Names that were read.
-#[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<BTreeMap<(BuildId, u32), Arc<Names>>>);
+const MOST_KEPT: usize = 500_000;
 
 /// The newest file of a lineage.
 #[derive(Debug, Clone)]
@@ -115,11 +112,13 @@ impl Archive {
 
     fn restored(&self, name: &Path) -> io::Result<Local> {
         let nameless = Nameless::open(self.folder().local(name)?.open()?)?;
-        let folder = tempfile::Builder::new().prefix("icecore-").tempdir()?;
+        let folder = tempfile::Builder::new().prefix("icecore-").tempdir().map_err(no_temporary)?;
         let path = folder.path().join(name.with_extension("icecore").file_name().unwrap_or_default());
+        let mut made = OpenOptions::new();
+        made.read(true).write(true).create(true).truncate(true);
         let restore = || {
             let names = self.names_of(&nameless.references)?;
-            nameless.restore(&names, &File::create(&path)?)
+            nameless.restore(&names, &made.open(&path)?)
         };
         if restore().is_err() {
             // A neighbour may have stored more since they were read.

@@ -61,6 +61,13 @@ pub(crate) trait Store: Send + Sync {
     fn unfinished(&self) -> io::Result<Vec<Stored>>;
 }
 
+/// What is said if there is no room for temporary files.
+pub(crate) fn no_temporary(error: io::Error) -> io::Error {
+    let folder = std::env::temp_dir();
+    let cause = format!("the folder for temporary files `{}`: {error}: set TMPDIR", folder.display());
+    io::Error::new(error.kind(), cause)
+}
+
 /// A file of this machine that has the bytes of one that is kept.
 #[derive(Debug)]
 pub enum Local {

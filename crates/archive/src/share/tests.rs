@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
