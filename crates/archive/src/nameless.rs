@@ -63,9 +63,9 @@ impl Builds {
                 let payload = recording.payload(entry).map_err(io_error)?;
                 let view = payload.view::<ImagesV1>().map_err(io_error)?;
                 let (part, first) = (outline.parts.of(entry).number(), view.first_id.to_native());
-                for (id, image) in (first..).zip(view.rows().map_err(io_error)?) {
+                for (row, image) in (0..).zip(view.rows().map_err(io_error)?) {
                     if (1..=MAX_BUILD_ID).contains(&image.build_id.len()) {
-                        of.insert((part, id), image.build_id);
+                        of.insert((part, u32::wrapping_add(first, row)), image.build_id);
                     }
                 }
             }

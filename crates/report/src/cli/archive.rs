@@ -40,7 +40,7 @@ A VIEW is any command that shows recordings: summary, top, tree, flame, html, di
 it, then the options of the view. A view of several recordings shows them merged, as `merge` does; at most 1,024 sessions. \
 `diff` takes two selections, or one with --last, and compares the last stretch of time with the one before.
 
-The folder holds plain files that never change: recordings/, compacted and with their names, and the six tables of `parquet`, \
+The folder holds plain files that never change: recordings/, compacted; names/, which they share; and the six tables of `parquet`, \
 which SQL engines read (docs/FLEET.md). Only their owner can read them. Several may add, list and read at the same time, also \
 over NFS; what `add` confirmed survives a crash.
 
@@ -72,11 +72,11 @@ pub enum Action {
     Verify(Verify),
     /// Write the tables of recordings anew
     Reindex(Reindex),
-    /// Merge the files of tables of each day and service: queries are faster, and room is saved
+    /// Merge the tables of each day and service, and let recordings share names: faster, and smaller
     Compact,
     /// Remove recordings by age, size or selection; daily sums of their functions stay
     Prune(Prune),
-    /// Remove what interrupted writers have left
+    /// Remove what interrupted writers have left, and names that nobody needs
     Gc,
     /// Copy recordings into another archive, here or on another host
     Push(Moving),
