@@ -1,5 +1,7 @@
 //! Ids that every writer computes alike, so that writers need no coordinator.
 
+use std::io::{self, Read};
+
 use ring::digest::{Context, SHA256};
 
 /// A hash of content: 63 bits, because query engines have signed numbers of 64 bits.
@@ -15,6 +17,21 @@ impl Id {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
+        Self::finish(context)
+    }
+
+    /// Hashes all that can be read: the first 8 bytes of its SHA-256, as above.
+    pub(crate) fn of_all(mut from: impl Read) -> io::Result<Self> {
+        let (mut context, mut buffer) = (Context::new(&SHA256), vec![0; 64 << 10]);
+        loop {
+            match from.read(&mut buffer)? {
+                0 => return Ok(Self::finish(context)),
+                read => context.update(&buffer[..read]),
+            }
+        }
+    }
+
+    fn finish(context: Context) -> Self {
         let digest = context.finish();
         let first = digest.as_ref()[..8].try_into().expect("bug: SHA-256 has 32 bytes");
         Self((u64::from_le_bytes(first) >> 1).cast_signed())

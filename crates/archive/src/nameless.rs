@@ -1,7 +1,7 @@
 //! Recordings without the names that they share with others, and with them again.
 //!
 //! ```text
-//! icecore nameless 1
+//! icecore nameless 1 HASH OTHER     the hash of the lines below and of OTHER; OTHER is the hash of what follows the empty line
 //! BUILD-ID LINEAGE DIGEST     for each build whose names are shared: where they are, and the hash of those that belong here
 //!                             an empty line
 //! the recording: of shared names, it has the offsets of the places and of the functions
@@ -27,8 +27,8 @@ use crate::id::Id;
 use crate::names::{BuildId, Found, Names, each, io_error};
 use crate::store::no_temporary;
 
-/// The first line.
-const HEAD: &str = "icecore nameless 1\n";
+/// How the first line begins.
+const HEAD: &str = "icecore nameless 1 ";
 /// The longest head, bytes: four times as many builds as a recording has images.
 const MAX_HEAD: u64 = 16 << 20;
 /// Of builds of which it knows less, a recording keeps it: a file of its own would be larger.
@@ -138,24 +138,31 @@ impl Stripped {
         }
         let file = || tempfile::tempfile().map_err(no_temporary);
         let (file, restored) = (file()?, file()?);
-        rewrite(recording, &file, &Way::Strip(&names))?;
-        rewrite(&reopened(&file)?, &restored, &Way::Restore(&names))?;
+        rewrite(recording, &file, &Way::Strip(&names)).map_err(if_full)?;
+        rewrite(&reopened(&file)?, &restored, &Way::Restore(&names)).map_err(if_full)?;
         let is_back = is_same(recording, &reopened(&restored)?)?;
         Ok(is_back.then_some(Self { names, file }))
     }
 
     /// Writes the file that [`Nameless::open`] reads, given the lineages of its builds.
     pub(crate) fn write(&self, lineages: &BTreeMap<BuildId, u32>, to: &mut File) -> io::Result<()> {
-        let mut head = HEAD.to_owned();
+        let mut rows = String::new();
         for (build, names) in &self.names {
-            head += &format!("{} {:x} {:x}\n", hex(build), lineages[build], names.digest().get());
+            rows += &format!("{} {:x} {:x}\n", hex(build), lineages[build], names.digest().get());
         }
-        to.write_all(head.as_bytes())?;
-        to.write_all(b"\n")?;
         let mut file = &self.file;
+        file.rewind()?;
+        let rest = Id::of_all(file)?;
+        let hash = Id::of(&[rows.as_bytes(), &rest.bytes()]);
+        to.write_all(format!("{HEAD}{:x} {:x}\n{rows}\n", hash.get(), rest.get()).as_bytes())?;
         file.rewind()?;
         io::copy(&mut file, to).map(drop)
     }
+}
+
+/// Says that it is the folder for temporary files that is full.
+fn if_full(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::StorageFull { no_temporary(error) } else { error }
 }
 
 fn reopened(file: &File) -> io::Result<Recording> {
@@ -186,15 +193,22 @@ impl Nameless {
     /// Opens a file.
     pub(crate) fn open(file: File) -> io::Result<Self> {
         let mut input = BufReader::new(file);
-        let references = head(&mut input)?;
-        let rest = tempfile::tempfile().map_err(no_temporary)?;
-        io::copy(&mut input, &mut &rest)?;
+        let (references, hash) = head(&mut input)?;
+        let mut rest = tempfile::tempfile().map_err(no_temporary)?;
+        io::copy(&mut input, &mut rest).map_err(if_full)?;
+        rest.rewind()?;
+        if Id::of_all(&rest)? != hash {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it is damaged, or not all of it is there",
+            ));
+        }
         Ok(Self { references, recording: reopened(&rest)? })
     }
 
     /// Writes the recording with the names, given those of its builds; an error if they are not those that belong here.
     pub(crate) fn restore(&self, names: &BTreeMap<BuildId, Arc<Names>>, file: &File) -> io::Result<()> {
-        rewrite(&self.recording, file, &Way::Restore(names))?;
+        rewrite(&self.recording, file, &Way::Restore(names)).map_err(if_full)?;
         let found = collect(&reopened(file)?)?;
         let is_own = |(build, reference): &(&BuildId, &Reference)| {
             found.get(*build).is_some_and(|names| names.digest() == reference.digest)
@@ -209,28 +223,31 @@ impl Nameless {
     }
 }
 
-/// Reads the head of a file.
-pub(crate) fn head(input: &mut impl io::BufRead) -> io::Result<References> {
+/// Reads the head of a file; also returns the hash of what follows it.
+pub(crate) fn head(input: &mut impl io::BufRead) -> io::Result<(References, Id)> {
     let wrong =
         || io::Error::new(io::ErrorKind::InvalidData, "it does not begin as a recording without names");
+    let number = |word: &str| i64::from_str_radix(word, 16).ok().map(Id::read);
     let mut head = input.take(MAX_HEAD);
-    let mut line = String::new();
+    let (mut line, mut rows) = (String::new(), String::new());
     head.read_line(&mut line)?;
-    if line != HEAD {
-        return Err(wrong());
-    }
+    let hashes = line.strip_prefix(HEAD).and_then(|line| line.strip_suffix('\n')?.split_once(' '));
+    let (hash, rest) =
+        hashes.and_then(|(hash, rest)| Some((number(hash)?, number(rest)?))).ok_or_else(wrong)?;
     let mut references = References::new();
     loop {
         line.clear();
         head.read_line(&mut line)?;
         match line.strip_suffix('\n').ok_or_else(wrong)? {
-            "" => return Ok(references),
-            row => {
-                let (build, reference) = row_of(row).ok_or_else(wrong)?;
-                references.insert(build, reference);
-            }
+            "" => break,
+            row => references.extend([row_of(row).ok_or_else(wrong)?]),
         }
+        rows += &line;
     }
+    if Id::of(&[rows.as_bytes(), &rest.bytes()]) != hash {
+        return Err(wrong());
+    }
+    Ok((references, rest))
 }
 
 fn row_of(row: &str) -> Option<(BuildId, Reference)> {

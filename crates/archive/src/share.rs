@@ -63,7 +63,8 @@ fn file_name(build: &BuildId, lineage: u32, number: u64) -> PathBuf {
 fn numbers(file: &Stored) -> Option<(u32, u64)> {
     let stem = file.name.file_name()?.to_str()?.strip_suffix(".names")?;
     let (lineage, number) = stem.split_once('-')?;
-    Some((lineage.parse().ok().filter(|it| *it < MOST_LINEAGES)?, number.parse().ok()?))
+    let number = number.parse().ok().filter(|it| *it < u64::MAX)?;
+    Some((lineage.parse().ok().filter(|it| *it < MOST_LINEAGES)?, number))
 }
 
 /// Names of a build that are being extended.
@@ -321,7 +322,7 @@ impl Archive {
         for file in self.recording_files()?.iter().filter(|it| is_nameless(it)) {
             let read = || head(&mut BufReader::new(self.folder().local(&file.name)?.open()?));
             match read() {
-                Ok(references) => {
+                Ok((references, _)) => {
                     used.extend(references.iter().map(|(build, it)| (folder_of(build), it.lineage)))
                 }
                 // It was pruned meanwhile.

@@ -143,6 +143,9 @@ fn recording(number: u8, known: &[Knowledge<'_>]) -> Vec<u8> {
     std::fs::read(file.path()).expect("read")
 }
 
+/// Why a recording is wrong that came back as another one.
+const OTHER: &str = "it is another one";
+
 /// An archive in memory, and what was added to it.
 struct Filled {
     memory: Arc<Memory>,
@@ -186,7 +189,7 @@ impl Filled {
         let stored = archive.recordings().expect("listed")[&uuid(number)].clone();
         match archive.local(&stored.name).map(|local| std::fs::read(local.path()).expect("read")) {
             Ok(bytes) if bytes == self.added[&number] => None,
-            Ok(_) => Some("it is another one".to_owned()),
+            Ok(_) => Some(OTHER.to_owned()),
             Err(Error::Read { source, .. } | Error::Write { source, .. }) => Some(source.to_string()),
         }
     }
@@ -275,6 +278,38 @@ fn names_that_are_damaged_lost_or_others_are_never_shown() {
     assert_eq!(filled.wrong(1), None);
     filled.folder().remove(&of(1)).expect("removed");
     assert!(wrong(&filled).contains("any more"), "{}", wrong(&filled));
+}
+
+#[test]
+fn whatever_byte_of_a_recording_changes_it_comes_back_whole_or_not_at_all() {
+    let mut filled = Filled::new();
+    filled.add(1, &[(1, 0..20, "a"), (2, 0..20, "b")]);
+    filled.share();
+    let name = filled.archive().recordings().expect("listed")[&uuid(1)].name.clone();
+    let whole = filled.folder().read(&name).expect("read");
+    let mut found = 0;
+    for at in 0..whole.len() {
+        filled.memory.change(&name, |bytes| bytes[at] ^= 1 << (at % 8));
+        let wrong = filled.wrong(1);
+        assert_ne!(wrong.as_deref(), Some(OTHER), "byte {at}");
+        found += usize::from(wrong.is_some());
+        filled.memory.change(&name, |bytes| *bytes = whole.to_vec());
+    }
+    // All but digits of the two hashes in front that became capital letters.
+    assert!(found >= whole.len() - 32, "{found} of {}", whole.len());
+    for len in (0..whole.len()).step_by(7) {
+        filled.memory.change(&name, |bytes| bytes.truncate(len));
+        assert!(filled.wrong(1).is_some_and(|cause| cause != OTHER), "{len} bytes");
+        filled.memory.change(&name, |bytes| *bytes = whole.to_vec());
+    }
+    // A line that is gone makes no name unused.
+    let line = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+    let next = line + whole[line..].iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+    filled.memory.change(&name, |bytes| drop(bytes.drain(line..next)));
+    filled.memory.wait(GRACE + Duration::from_secs(60));
+    assert!(filled.wrong(1).is_some_and(|cause| cause != OTHER));
+    assert!(filled.archive().collect_names(SystemTime::now()).is_err());
+    assert_eq!(filled.names().len(), 2);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use icecore_archive::rows::{self, Rows};
 use icecore_archive::{Id, Partition, Pool};
 use serde::Serialize;
 
-use super::super::{Streams, emit, screen};
+use super::super::{Streams, emit, is_full, screen};
 use super::add::{list, listed, rows_of};
 use super::listing::name;
 use super::{Found, Opened, below};
@@ -141,6 +141,8 @@ impl Verified {
         for (_, file) in stored {
             self.recordings += 1;
             match intact(archive, file) {
+                // Nothing is wrong with the recording.
+                Err(error) if is_full(&error) => return Err(error),
                 Err(error) => self.problem(below(archive, &file.name), format!("{error:#}"), None),
                 Ok(opened) => {
                     for (partition, rows) in rows_of(&opened, &mut pool) {
@@ -281,6 +283,7 @@ fn anew(
     for (uuid, file) in stored {
         let opened = match intact(archive, file) {
             Ok(opened) => opened,
+            Err(error) if is_full(&error) => return Err(error),
             Err(error) => {
                 unread += 1;
                 let path = below(archive, &file.name);
