@@ -99,15 +99,19 @@ pub(super) fn search(
         archive.map::<ImageRow, _>(may_be, images)?.into_iter().collect::<Result<_, Error>>()?
     };
     let mut rows: Vec<Hit> = hits.into_iter().flatten().collect();
-    rows.sort_by(|a, b| {
-        let key = |it: &Hit| (it.start_unix_us, it.uuid.clone(), it.function.clone(), it.event.clone());
-        b.total_share.total_cmp(&a.total_share).then_with(|| key(a).cmp(&key(b)))
-    });
+    rows.sort_by(|a, b| b.total_share.total_cmp(&a.total_share).then_with(|| a.key().cmp(&b.key())));
     let row_count = rows.len() as u64;
     rows.truncate(if options.rows == 0 { usize::MAX } else { options.rows });
     let hits = Hits { schema: "icecore.archive.search/1", archive: name(archive), row_count, rows };
     emit(global, streams, &hits, |page| hits.text(page))?;
     Ok(0)
+}
+
+impl Hit {
+    /// What orders hits that weigh the same.
+    fn key(&self) -> impl Ord + '_ {
+        (self.start_unix_us, &self.uuid, &self.function, &self.event)
+    }
 }
 
 /// What the functions of a session and an event weigh together.
