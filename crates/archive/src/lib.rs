@@ -20,7 +20,7 @@
 //! | `names` | what is known of the functions of a build |
 //! | `nameless` | recordings without the names that they share |
 //! | [`archive`] | recordings and their tables in one folder |
-//! | `share` | names that recordings share |
+//! | [`share`] | names that recordings share |
 //! | [`prune`] | recordings that go, and the daily sums that stay |
 //! | [`select`] | selections of sessions |
 //!
@@ -43,7 +43,7 @@ pub mod rows;
 mod s3;
 pub mod schema;
 pub mod select;
-mod share;
+pub mod share;
 mod store;
 pub mod table;
 

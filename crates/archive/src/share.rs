@@ -28,7 +28,7 @@ use rayon::prelude::*;
 
 use crate::archive::{Archive, GRACE, NAMELESS, TRIES};
 use crate::dataset::Error;
-use crate::folder::{Local, Stored};
+use crate::folder::{Folder, Local, Stored};
 use crate::id::Id;
 use crate::nameless::{Nameless, Reference, References, Stripped, head};
 use crate::names::{BuildId, Names, io_error};
@@ -109,6 +109,20 @@ impl Archive {
             }
         }
         self.restored(&nameless).map_err(|source| self.read_error(&nameless, source))
+    }
+
+    /// As above, but a file of the archive is returned as it is, whatever is in it: [`with_names`] opens it.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn file(&self, name: &Path) -> Result<Local, Error> {
+        for name in [name, &name.with_extension(NAMELESS)] {
+            match self.folder().local(name) {
+                Ok(Local::Itself(path)) if path.exists() => return Ok(Local::Itself(path)),
+                _ => {}
+            }
+        }
+        self.local(name)
     }
 
     fn restored(&self, name: &Path) -> io::Result<Local> {
@@ -341,6 +355,20 @@ impl Archive {
         let stored = self.folder().publish(name, false, write);
         stored.map_err(|source| Error::Write { path: self.folder().path(name), source })
     }
+}
+
+/// Returns a recording with its names, given the path of its file in the folder of an archive, and that archive; `None` if it has them, or lies
+/// elsewhere.
+pub fn with_names(path: &Path, last: &mut Option<Archive>) -> Option<Result<Local, Error>> {
+    if path.extension()? != NAMELESS {
+        return None;
+    }
+    // `recordings`, the day, the service, the file.
+    let root = path.ancestors().nth(4)?;
+    if last.as_ref().is_none_or(|archive| archive.folder().root() != root) {
+        *last = Some(Archive::open(Folder::new(root)).ok()?);
+    }
+    Some(last.as_ref()?.local(path.strip_prefix(root).ok()?))
 }
 
 /// Returns true if a recording is stored without the names that it shares.

@@ -8,7 +8,10 @@ use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use icecore_archive::folder::Local;
+use icecore_archive::{Archive, share};
 use icecore_format::header::FileHeader;
 use icecore_format::read::Recording;
 use icecore_format::records::EventV1;
@@ -24,6 +27,9 @@ use spool::spool;
 
 /// What the files of `perf record` begin with, on little-endian and on big-endian machines.
 const PERF_DATA: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
+
+/// What recordings of an archive begin with that share their names.
+const NAMELESS: [u8; 8] = *b"icecore ";
 
 /// Why a recording cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +58,9 @@ pub enum Cause {
     /// The system refuses.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// It is in an archive, and the names that it shares with others cannot be read.
+    #[error(transparent)]
+    Names(#[from] icecore_archive::Error),
     /// The bytes are no recording.
     #[error(transparent)]
     Format(#[from] icecore_format::Error),
@@ -60,6 +69,12 @@ pub enum Cause {
         "this is a perf.data file, not an icecore recording; make one of it with `icecore-report import`"
     )]
     PerfData,
+    /// An archive has the names of the recording.
+    #[error(
+        "it has not the names that it shares with other recordings of its archive: take it out of the archive with \
+         `icecore-report archive DIR get UUID`"
+    )]
+    Nameless,
     /// Stdin is a terminal.
     #[error("it would come from a terminal: pipe one in, or name a file")]
     Terminal,
@@ -125,7 +140,10 @@ fn open_as(path: &Path, map: Map) -> Result<Recording, OpenError> {
         let open = || from(stdin.as_fd().try_clone_to_owned()?.into(), map);
         return open().map_err(OpenError::Stdin);
     }
-    let open = || from(File::open(path)?, map);
+    let open = || match with_names(path) {
+        Some(local) => from(local?.open()?, map),
+        None => from(File::open(path)?, map),
+    };
     open().map_err(|source| {
         let word = path.to_str().filter(|_| !path.exists()).and_then(of_others);
         let hint = word.map(|hint| format!(" (if it was meant as a command: {hint})"));
@@ -134,6 +152,13 @@ fn open_as(path: &Path, map: Map) -> Result<Recording, OpenError> {
         let hint = hint.or_else(|| is_refused.then(|| remedy(path))?).unwrap_or_default();
         OpenError::File { path: path.to_owned(), hint, source }
     })
+}
+
+/// Returns a recording of an archive with the names that it shares; `None` if a file is none of those. Others of the same archive follow
+/// often, and have the same names.
+fn with_names(path: &Path) -> Option<Result<Local, icecore_archive::Error>> {
+    static LAST: Mutex<Option<Archive>> = Mutex::new(None);
+    share::with_names(path, &mut LAST.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Says whose file it is that this user may not read, and how that is changed; `None` if its folder is closed, too.
@@ -198,11 +223,12 @@ fn from(mut file: File, map: Map) -> Result<Recording, Cause> {
 /// Names a file that is none of ours.
 fn explain(error: icecore_format::Error, mut file: &File) -> Cause {
     let mut magic = [0; 8];
-    let is_perf_data =
-        file.rewind().and_then(|()| file.read_exact(&mut magic)).is_ok() && PERF_DATA.contains(&&magic);
+    let is_read = file.rewind().and_then(|()| file.read_exact(&mut magic)).is_ok();
+    let is_perf_data = is_read && PERF_DATA.contains(&&magic);
     match error {
         icecore_format::Error::Io(cause) => cause.into(),
         _ if is_perf_data => Cause::PerfData,
+        _ if magic == NAMELESS => Cause::Nameless,
         other => other.into(),
     }
 }

@@ -258,15 +258,27 @@ fn recordings_that_share_their_names_come_back_byte_for_byte_and_show_the_same()
     assert!(got == files(&path.join("after")));
     assert_eq!(views.map(shown), before);
     assert_eq!(json(path, "archive DIR/archive verify")["ok"], true);
+    // Views name the file in the archive, and every command opens it there.
+    let uuid = got[0].0.file_stem().and_then(|stem| stem.to_str()).expect("a UUID");
+    let (code, out, _) = run_in(path, &["archive", "DIR/archive", "summary", uuid]);
+    let at = out.find("archive/recordings/").expect("it names the file");
+    let file = out[at..].split_whitespace().next().expect("a path");
+    assert!(code == 0 && file.ends_with(&format!("{uuid}.nameless")), "{out}");
+    let rows = |file: &str| json(path, &format!("top DIR/{file} -n 0"))["rows"].clone();
+    assert_eq!(rows(file), rows(&format!("after/{uuid}.icecore")));
+    fs::copy(path.join(file), path.join("alone.nameless")).expect("copied");
+    let (code, errors) = answer(path, "top DIR/alone.nameless");
+    assert!(code == 2 && errors.contains("archive DIR get UUID"), "{errors}");
     // Who gets them from here stores them as they were added.
     text(path, "archive DIR/archive push DIR/other");
     text(path, "archive DIR/other get host=* -o DIR/pushed");
     assert!(got == files(&path.join("pushed")));
     // Names that are lost are said to be, whoever needs them.
-    fs::remove_dir_all(path.join("archive/names")).expect("removed");
-    let failed = json_of_failure(path, "archive DIR/archive verify --json");
+    text(path, "archive DIR/other compact");
+    fs::remove_dir_all(path.join("other/names")).expect("removed");
+    let failed = json_of_failure(path, "archive DIR/other verify --json");
     assert_eq!(failed["problems"].as_array().map(Vec::len), Some(24));
-    let (code, _, errors) = run_in(path, &["archive", "DIR/archive", "top", "service=web"]);
+    let (code, _, errors) = run_in(path, &["archive", "DIR/other", "top", "service=web"]);
     assert_eq!((code, errors.contains("any more")), (2, true), "{errors}");
 }
 

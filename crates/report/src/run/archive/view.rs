@@ -231,7 +231,7 @@ fn found_files(archive: &Archive, found: Found) -> anyhow::Result<Vec<Local>> {
         let file = stored
             .get(uuid)
             .with_context(|| format!("the archive has lost the recording {uuid}: run verify"));
-        Ok(archive.local(&file?.name)?)
+        Ok(archive.file(&file?.name)?)
     };
     found.uuids().into_iter().map(file).collect()
 }
