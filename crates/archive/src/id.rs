@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use ring::digest::{Context, SHA256};
+use ring::rand::SystemRandom;
 
 /// A hash of content: 63 bits, because query engines have signed numbers of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +30,13 @@ impl Id {
                 read => context.update(&buffer[..read]),
             }
         }
+    }
+
+    /// Returns one that nobody else has.
+    pub(crate) fn random() -> io::Result<Self> {
+        let bytes = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
+        let bytes = bytes.map_err(|_| io::Error::other("the system has no random numbers"))?.expose();
+        Ok(Self((u64::from_le_bytes(bytes) >> 1).cast_signed()))
     }
 
     fn finish(context: Context) -> Self {

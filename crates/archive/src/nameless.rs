@@ -40,7 +40,7 @@ const MAX_BUILD_ID: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reference {
     /// Which of several files, if what recordings know of the build differs.
-    pub(crate) lineage: u32,
+    pub(crate) lineage: Id,
     /// The hash of those that belong to the recording.
     pub(crate) digest: Id,
 }
@@ -145,10 +145,11 @@ impl Stripped {
     }
 
     /// Writes the file that [`Nameless::open`] reads, given the lineages of its builds.
-    pub(crate) fn write(&self, lineages: &BTreeMap<BuildId, u32>, to: &mut File) -> io::Result<()> {
+    pub(crate) fn write(&self, lineages: &BTreeMap<BuildId, Id>, to: &mut File) -> io::Result<()> {
         let mut rows = String::new();
         for (build, names) in &self.names {
-            rows += &format!("{} {:x} {:x}\n", hex(build), lineages[build], names.digest().get());
+            let (lineage, digest) = (lineages[build].get(), names.digest().get());
+            rows += &format!("{} {lineage:x} {digest:x}\n", hex(build));
         }
         let mut file = &self.file;
         file.rewind()?;
@@ -227,13 +228,12 @@ impl Nameless {
 pub(crate) fn head(input: &mut impl io::BufRead) -> io::Result<(References, Id)> {
     let wrong =
         || io::Error::new(io::ErrorKind::InvalidData, "it does not begin as a recording without names");
-    let number = |word: &str| i64::from_str_radix(word, 16).ok().map(Id::read);
     let mut head = input.take(MAX_HEAD);
     let (mut line, mut rows) = (String::new(), String::new());
     head.read_line(&mut line)?;
     let hashes = line.strip_prefix(HEAD).and_then(|line| line.strip_suffix('\n')?.split_once(' '));
     let (hash, rest) =
-        hashes.and_then(|(hash, rest)| Some((number(hash)?, number(rest)?))).ok_or_else(wrong)?;
+        hashes.and_then(|(hash, rest)| Some((id_of(hash)?, id_of(rest)?))).ok_or_else(wrong)?;
     let mut references = References::new();
     loop {
         line.clear();
@@ -250,13 +250,16 @@ pub(crate) fn head(input: &mut impl io::BufRead) -> io::Result<(References, Id)>
     Ok((references, rest))
 }
 
+fn id_of(word: &str) -> Option<Id> {
+    i64::from_str_radix(word, 16).ok().map(Id::read)
+}
+
 fn row_of(row: &str) -> Option<(BuildId, Reference)> {
     let mut words = row.split(' ');
     let (build, lineage, digest) = (words.next()?, words.next()?, words.next()?);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let build = build.as_bytes().chunks(2).map(byte).collect::<Option<BuildId>>()?;
-    let lineage = u32::from_str_radix(lineage, 16).ok()?;
-    let digest = Id::read(i64::from_str_radix(digest, 16).ok()?);
+    let (lineage, digest) = (id_of(lineage)?, id_of(digest)?);
     (words.next().is_none() && (1..=MAX_BUILD_ID).contains(&build.len()))
         .then_some((build, Reference { lineage, digest }))
 }

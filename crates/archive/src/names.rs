@@ -31,7 +31,7 @@ pub(crate) type BuildId = Vec<u8>;
 
 /// Names that were read, by the build and its lineage (`share`).
 #[derive(Debug, Default)]
-pub(crate) struct Kept(pub(crate) Mutex<BTreeMap<(BuildId, u32), Arc<Names>>>);
+pub(crate) struct Kept(pub(crate) Mutex<BTreeMap<(BuildId, Id), Arc<Names>>>);
 
 /// The names of one build, none of which contradicts another.
 #[derive(Debug, Clone, Default)]

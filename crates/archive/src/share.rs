@@ -11,9 +11,9 @@
 //! lineages, so that each recording comes back with what it knew. A recording refers to names only after they are stored, and files of a
 //! lineage only grow, so the newest one always serves.
 //!
-//! Names to which no recording refers, and that were stored more than [`GRACE`] ago, are replaced by none, under the next number; that file
-//! goes when it is as old. So numbers do not begin anew while somebody is about to store the next one. Whoever is about to refer to names
-//! half that old stores them anew first.
+//! Names to which no recording refers, and that were stored more than [`GRACE`] ago, go. Whoever is about to refer to names half that old
+//! stores them anew first. The id of a lineage is random, because numbers must not begin anew: who read a file that has gone since then
+//! stores the next one, and that must not be the next one of somebody else's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -39,7 +39,7 @@ const NAMES: &str = "names";
 /// Recordings whose names are in memory at the same time, and their bytes.
 const BATCH: (usize, u64) = (128, 64 << 20);
 /// The most lineages of a build, and the most places and functions in one: recordings that know something else stay as they are.
-const MOST_LINEAGES: u32 = 8;
+const MOST_LINEAGES: usize = 8;
 const MOST_NAMES: usize = 1_000_000;
 /// Places and functions that stay in memory for the next recording.
 const MOST_KEPT: usize = 500_000;
@@ -55,16 +55,16 @@ fn folder_of(build: &BuildId) -> PathBuf {
     Path::new(NAMES).join(hex(build))
 }
 
-fn file_name(build: &BuildId, lineage: u32, number: u64) -> PathBuf {
-    folder_of(build).join(format!("{lineage}-{number:08}.names"))
+fn file_name(build: &BuildId, lineage: Id, number: u64) -> PathBuf {
+    folder_of(build).join(format!("{:016x}-{number:08}.names", lineage.get()))
 }
 
 /// The lineage and the number of a file.
-fn numbers(file: &Stored) -> Option<(u32, u64)> {
+fn numbers(file: &Stored) -> Option<(Id, u64)> {
     let stem = file.name.file_name()?.to_str()?.strip_suffix(".names")?;
     let (lineage, number) = stem.split_once('-')?;
     let number = number.parse().ok().filter(|it| *it < u64::MAX)?;
-    Some((lineage.parse().ok().filter(|it| *it < MOST_LINEAGES)?, number))
+    Some((Id::read(i64::from_str_radix(lineage, 16).ok()?), number))
 }
 
 /// Names of a build that are being extended.
@@ -77,17 +77,11 @@ struct Lineage {
     is_new: bool,
 }
 
-impl Default for Lineage {
-    fn default() -> Self {
-        Self { number: 0, names: Some(Names::default()), is_new: false }
-    }
-}
-
 /// Names of builds that are being extended.
 struct Sharing<'a> {
     archive: &'a Archive,
     now: SystemTime,
-    of: BTreeMap<BuildId, Vec<Lineage>>,
+    of: BTreeMap<BuildId, BTreeMap<Id, Lineage>>,
 }
 
 impl Archive {
@@ -108,7 +102,9 @@ impl Archive {
                 _ => {}
             }
         }
-        self.restored(&nameless).map_err(|source| self.read_error(&nameless, source))
+        // If it is gone, it is the one that was listed.
+        let at = |error: &io::Error| if error.kind() == io::ErrorKind::NotFound { name } else { &nameless };
+        self.restored(&nameless).map_err(|source| self.read_error(at(&source), source))
     }
 
     /// As above, but a file of the archive is returned as it is, whatever is in it: [`with_names`] opens it.
@@ -170,8 +166,8 @@ impl Archive {
     }
 
     /// Lists the newest files of the lineages of a build.
-    fn newest_names(&self, build: &BuildId) -> io::Result<BTreeMap<u32, Newest>> {
-        let mut newest: BTreeMap<u32, Newest> = BTreeMap::new();
+    fn newest_names(&self, build: &BuildId) -> io::Result<BTreeMap<Id, Newest>> {
+        let mut newest: BTreeMap<Id, Newest> = BTreeMap::new();
         for file in self.folder().list(&folder_of(build))? {
             let Some((lineage, number)) = numbers(&file) else { continue };
             if newest.get(&lineage).is_none_or(|it| it.number < number) {
@@ -185,8 +181,8 @@ impl Archive {
     fn read_names(
         &self,
         build: &BuildId,
-        is_wanted: impl Fn(u32) -> bool,
-    ) -> io::Result<BTreeMap<u32, (Newest, io::Result<Names>)>> {
+        is_wanted: impl Fn(Id) -> bool,
+    ) -> io::Result<BTreeMap<Id, (Newest, io::Result<Names>)>> {
         let mut read = BTreeMap::new();
         let mut tries = 0;
         let mut newest = self.newest_names(build)?;
@@ -299,7 +295,7 @@ impl Archive {
 
     /// Removes names that nobody needs; returns the files.
     pub(crate) fn collect_names(&self, now: SystemTime) -> Result<Vec<Stored>, Error> {
-        let mut newest: BTreeMap<(PathBuf, u32), (u64, Stored)> = BTreeMap::new();
+        let mut newest: BTreeMap<(PathBuf, Id), (u64, Stored)> = BTreeMap::new();
         let mut unused = Vec::new();
         for file in self.listed_files(Path::new(NAMES))? {
             let Some((lineage, number)) = numbers(&file) else { continue };
@@ -315,23 +311,13 @@ impl Archive {
             let used = self.used_names()?;
             newest.retain(|key, _| !used.contains(key));
         }
-        for ((folder, lineage), (number, file)) in newest {
-            let names = self.folder().read(&file.name).and_then(|bytes| Names::read(&bytes));
-            if names.is_ok_and(|names| names.len() > 0) {
-                // A neighbour may store the next ones: then they are used.
-                let next = folder.join(format!("{lineage}-{:08}.names", number + 1));
-                if self.store_names(&next, &Names::default())?.is_none() {
-                    continue;
-                }
-            }
-            unused.push(file);
-        }
+        unused.extend(newest.into_values().map(|it| it.1));
         unused.iter().try_for_each(|file| self.remove(&file.name))?;
         Ok(unused)
     }
 
     /// Lists the lineages to which recordings refer.
-    fn used_names(&self) -> Result<BTreeSet<(PathBuf, u32)>, Error> {
+    fn used_names(&self) -> Result<BTreeSet<(PathBuf, Id)>, Error> {
         let mut used = BTreeSet::new();
         for file in self.recording_files()?.iter().filter(|it| is_nameless(it)) {
             let read = || head(&mut BufReader::new(self.folder().local(&file.name)?.open()?));
@@ -382,32 +368,37 @@ fn is_older(file: &Stored, now: SystemTime, age: std::time::Duration) -> bool {
 
 impl Sharing<'_> {
     /// Finds the lineage that has these names, or takes them without contradiction; `None` if none does.
-    fn lineage(&mut self, build: &BuildId, names: &Names) -> io::Result<Option<u32>> {
+    fn lineage(&mut self, build: &BuildId, names: &Names) -> io::Result<Option<Id>> {
         if !self.of.contains_key(build) {
-            let mut lineages = Vec::new();
-            lineages.resize_with(MOST_LINEAGES as usize, Lineage::default);
-            for (lineage, (newest, names)) in self.archive.read_names(build, |_| true)? {
-                let is_new = is_older(&newest.file, self.now, GRACE / 2);
-                lineages[lineage as usize] = Lineage { number: newest.number, names: names.ok(), is_new };
-            }
-            self.of.insert(build.clone(), lineages);
+            let lineage = |(newest, names): (Newest, io::Result<Names>)| Lineage {
+                number: newest.number,
+                names: names.ok(),
+                is_new: is_older(&newest.file, self.now, GRACE / 2),
+            };
+            let read = self.archive.read_names(build, |_| true)?;
+            self.of.insert(build.clone(), read.into_iter().map(|(id, it)| (id, lineage(it))).collect());
         }
         let lineages = self.of.get_mut(build).expect("bug: it was inserted");
-        for (lineage, it) in (0..).zip(lineages) {
+        for (id, it) in &mut *lineages {
             let there = it.names.as_mut().filter(|there| there.len() + names.len() <= MOST_NAMES);
             if let Some(has_grown) = there.and_then(|there| there.absorb(names)) {
                 it.is_new |= has_grown;
-                return Ok(Some(lineage));
+                return Ok(Some(*id));
             }
         }
-        Ok(None)
+        if lineages.len() >= MOST_LINEAGES || names.len() > MOST_NAMES {
+            return Ok(None);
+        }
+        let id = Id::random()?;
+        lineages.insert(id, Lineage { number: 0, names: Some(names.clone()), is_new: true });
+        Ok(Some(id))
     }
 
     /// Stores what is new; false if a neighbour was faster.
     fn store(&self) -> Result<bool, Error> {
         for (build, lineages) in &self.of {
-            for (lineage, it) in (0..).zip(lineages).filter(|(_, it)| it.is_new) {
-                if !self.store_lineage(build, lineage, it)? {
+            for (id, it) in lineages.iter().filter(|(_, it)| it.is_new) {
+                if !self.store_lineage(build, *id, it)? {
                     return Ok(false);
                 }
             }
@@ -415,7 +406,7 @@ impl Sharing<'_> {
         Ok(true)
     }
 
-    fn store_lineage(&self, build: &BuildId, lineage: u32, it: &Lineage) -> Result<bool, Error> {
+    fn store_lineage(&self, build: &BuildId, lineage: Id, it: &Lineage) -> Result<bool, Error> {
         let (archive, number) = (self.archive, it.number + 1);
         let name = file_name(build, lineage, number);
         let Some(names) = &it.names else { return Ok(true) };

@@ -195,11 +195,25 @@ impl Filled {
     }
 
     /// The files of names: the builds, the lineages and the numbers.
-    fn names(&self) -> Vec<(u8, u32, u64)> {
+    fn name_files(&self) -> Vec<(u8, Id, u64)> {
         let files = self.folder().list(Path::new(NAMES)).expect("listed");
         let build =
             |file: &Stored| u8::from_str_radix(&file.name.to_str().expect("text")[6..8], 16).expect("hex");
         files.iter().filter_map(|it| numbers(it).map(|of| (build(it), of.0, of.1))).collect()
+    }
+
+    /// The builds and the numbers of the files of names.
+    fn names(&self) -> Vec<(u8, u64)> {
+        let mut names: Vec<_> = self.name_files().into_iter().map(|it| (it.0, it.2)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The name of the file that has the first names of a build.
+    fn first_names(&self, build: u8) -> PathBuf {
+        let files = self.name_files();
+        let (_, lineage, _) = files.iter().find(|it| (it.0, it.2) == (build, 1)).expect("they are stored");
+        file_name(&vec![build; 20], *lineage, 1)
     }
 
     fn nameless(&self) -> usize {
@@ -226,23 +240,22 @@ fn recordings_come_back_with_what_they_knew_whatever_others_know() {
     filled.add(7, &[]);
     assert_eq!(filled.share(), 4);
     assert_eq!((1..=7).find_map(|number| filled.wrong(number)), None);
-    assert_eq!((filled.names(), filled.nameless()), (vec![(1, 0, 1), (1, 1, 1), (2, 0, 1)], 4));
+    assert_eq!((filled.names(), filled.nameless()), (vec![(1, 1), (1, 1), (2, 1)], 4));
     // Nothing is new, and then something is.
     assert_eq!((filled.share(), filled.names().len()), (0, 3));
     filled.add(8, &[(2, 0..30, "x")]);
-    assert_eq!((filled.share(), filled.names()), (1, vec![(1, 0, 1), (1, 1, 1), (2, 0, 2)]));
+    assert_eq!((filled.share(), filled.names()), (1, vec![(1, 1), (1, 1), (2, 2)]));
     assert_eq!((1..=8).find_map(|number| filled.wrong(number)), None);
 }
 
 #[test]
 fn what_says_something_else_once_more_than_there_are_lineages_stays_as_it_is() {
     let mut filled = Filled::new();
-    let words: Vec<String> =
-        (0..u8::try_from(MOST_LINEAGES).expect("few") + 2).map(|it| format!("w{it}")).collect();
+    let words: Vec<String> = (0..MOST_LINEAGES + 2).map(|it| format!("w{it}")).collect();
     for (number, word) in (0..).zip(&words) {
         filled.add(number, &[(1, 0..10, word)]);
     }
-    assert_eq!(filled.share(), u64::from(MOST_LINEAGES));
+    assert_eq!(filled.share(), MOST_LINEAGES as u64);
     assert_eq!((0..10).find_map(|number| filled.wrong(number)), None);
     assert_eq!((filled.names().len(), filled.nameless()), (8, 8));
 }
@@ -253,7 +266,8 @@ fn names_that_are_damaged_lost_or_others_are_never_shown() {
     filled.add(1, &[(1, 0..20, "a")]);
     filled.add(2, &[(2, 0..20, "a")]);
     filled.share();
-    let of = |build: u8| file_name(&vec![build; 20], 0, 1);
+    let first = BTreeMap::from([1, 2].map(|build| (build, filled.first_names(build))));
+    let of = |build: u8| first[&build].clone();
     let whole = filled.folder().read(&of(1)).expect("read");
     let wrong = |filled: &Filled| filled.wrong(1).expect("it is wrong");
     filled.memory.change(&of(1), |bytes| bytes[200] ^= 1);
@@ -262,7 +276,7 @@ fn names_that_are_damaged_lost_or_others_are_never_shown() {
     filled.add(3, &[(1, 0..20, "a")]);
     assert_eq!(filled.share(), 1);
     assert_eq!((filled.wrong(2), filled.wrong(3)), (None, None));
-    assert_eq!(filled.names(), [(1, 0, 1), (1, 1, 1), (2, 0, 1)]);
+    assert_eq!(filled.names(), [(1, 1), (1, 1), (2, 1)]);
     // Whole, but not those that were stored.
     let others = filled.folder().read(&of(2)).expect("read");
     filled.memory.change(&of(1), |bytes| *bytes = others.to_vec());
@@ -271,7 +285,7 @@ fn names_that_are_damaged_lost_or_others_are_never_shown() {
         let mut other = Filled::new();
         other.add(9, &[(1, 0..20, "b")]);
         other.share();
-        *bytes = other.folder().read(&of(1)).expect("read").to_vec();
+        *bytes = other.folder().read(&other.first_names(1)).expect("read").to_vec();
     });
     assert!(wrong(&filled).contains("are not those that belong to it"), "{}", wrong(&filled));
     filled.memory.change(&of(1), |bytes| *bytes = whole.to_vec());
@@ -335,13 +349,10 @@ fn names_go_when_nobody_needs_them_for_long() {
     assert_eq!(filled.collect(), 0, "they are used");
     let stored = filled.archive().recordings().expect("listed")[&uuid(1)].clone();
     filled.archive().remove_recording(&stored).expect("removed");
-    assert_eq!((filled.collect(), filled.names()), (1, vec![(1, 0, 2), (2, 0, 1)]));
-    assert_eq!(filled.collect(), 0, "the number is kept, for who is about to store the next one");
-    filled.memory.wait(long);
-    assert_eq!((filled.collect(), filled.names()), (1, vec![(2, 0, 1)]));
+    assert_eq!((filled.collect(), filled.names()), (1, vec![(2, 1)]));
     // Old names that are used anew are stored anew.
     filled.add(3, &[(2, 5..15, "a")]);
-    assert_eq!((filled.share(), filled.names()), (1, vec![(2, 0, 2)]));
+    assert_eq!((filled.share(), filled.names()), (1, vec![(2, 2)]));
     assert_eq!((filled.wrong(2), filled.wrong(3)), (None, None));
 }
 
@@ -351,7 +362,8 @@ fn who_finds_that_others_went_on_meanwhile_begins_again() {
     filled.add(1, &[(1, 0..20, "a")]);
     filled.share();
     filled.add(2, &[(1, 10..30, "a")]);
-    let name = |number| file_name(&vec![1; 20], 0, number);
+    let lineage = filled.name_files()[0].1;
+    let name = move |number| file_name(&vec![1; 20], lineage, number);
     let (memory, before) = (filled.memory.clone(), filled.folder().read(&name(1)).expect("read"));
     // Two others store the next two numbers, which lack what the second recording knows, and remove those before.
     let watch = move |step: crate::folder::Step, at: &Path| {
@@ -365,7 +377,43 @@ fn who_finds_that_others_went_on_meanwhile_begins_again() {
     let archive = Archive::open(filled.folder().watched(Arc::new(watch))).expect("it is one");
     assert_eq!(archive.share_names(SystemTime::now()).expect("shared"), 1);
     assert_eq!((filled.wrong(1), filled.wrong(2)), (None, None));
-    assert_eq!(filled.names(), [(1, 0, 4)]);
+    assert_eq!(filled.names(), [(1, 4)]);
+}
+
+#[test]
+fn who_stores_names_that_went_meanwhile_takes_none_of_others_along() {
+    let (mut filled, long) = (Filled::new(), GRACE + Duration::from_secs(60));
+    filled.add(1, &[(1, 0..20, "a")]);
+    filled.share();
+    let stored = filled.archive().recordings().expect("listed")[&uuid(1)].clone();
+    filled.archive().remove_recording(&stored).expect("removed");
+    filled.memory.wait(long);
+    filled.add(2, &[(1, 10..30, "a")]);
+    filled.added.insert(3, recording(3, &[(1, 40..60, "a")]));
+    // Who has read the names is about to store the next ones; they go, and others begin anew.
+    let other = Filled { memory: filled.memory.clone(), added: filled.added.clone() };
+    let is_first = AtomicUsize::new(0);
+    let watch = move |step: crate::folder::Step, at: &Path| {
+        if step == crate::folder::Step::Publish
+            && at.starts_with(NAMES)
+            && is_first.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            assert_eq!(other.collect(), 1);
+            store(&other.archive(), 3, &other.added[&3]).expect("stored");
+            assert_eq!(other.share(), 2);
+        }
+        Ok(())
+    };
+    let archive = Archive::open(filled.folder().watched(Arc::new(watch))).expect("it is one");
+    archive.share_names(SystemTime::now()).expect("shared");
+    assert_eq!((filled.wrong(2), filled.wrong(3)), (None, None));
+    assert_eq!(filled.names(), [(1, 1), (1, 2)]);
+    filled.memory.wait(long);
+    assert_eq!(
+        (filled.collect(), filled.names()),
+        (1, vec![(1, 1)]),
+        "nobody needs the names that were stored last"
+    );
 }
 
 /// What recordings know of one build: two the same, others more and less, one something else.
