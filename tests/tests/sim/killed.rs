@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use icecore_tests::inside::{json, run_in};
 use icecore_tests::machine::program;
@@ -56,9 +57,15 @@ fn listed(dir: &Path) -> BTreeSet<String> {
     rows.map(|row| row["uuid"].as_str().expect("a UUID").to_owned()).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies the archive and what is to be added; for `gc`, also what dead processes left two days ago.
+fn copy(from: &Path, to: &Path, command: &str) {
     let copied = Command::new("cp").arg("-r").args([&from.join("archive"), &from.join("fleet"), to]).status();
     assert!(copied.expect("it runs").success());
+    let left = if command.ends_with("gc") { 2_000 } else { 0 };
+    for number in 0..left {
+        let file = fs::File::create(to.join(format!("archive/.tmp/left-{number}"))).expect("made");
+        file.set_modified(SystemTime::now() - Duration::from_secs(2 * 86_400)).expect("set");
+    }
 }
 
 #[test]
@@ -78,16 +85,18 @@ fn whatever_is_killed_at_any_time_loses_nothing_and_completes_the_next_time() {
     assert_eq!(confirmed.len(), 6);
     // What each command leaves in the end: how many recordings are listed.
     let commands = [
-        ("add fleet/db", 12),
-        ("compact", 6),
-        ("prune host=web-01", 4),
-        ("reindex --all", 6),
-        ("push other", 6),
+        ("archive add fleet/db", 12),
+        ("archive compact", 6),
+        ("archive gc", 6),
+        ("archive prune host=web-01", 4),
+        ("archive reindex --all", 6),
+        ("archive push other", 6),
+        ("other pull archive", 6),
     ];
     for (command, left) in commands {
-        let line = format!("archive archive {command}");
+        let line = format!("archive {command}");
         let whole = tempfile::tempdir().expect("a directory");
-        copy(path, whole.path());
+        copy(path, whole.path(), command);
         assert!(start(whole.path(), &line).wait().expect("it ends").success(), "{command}");
         let expected = [
             json(whole.path(), "archive DIR/archive list"),
@@ -97,14 +106,14 @@ fn whatever_is_killed_at_any_time_loses_nothing_and_completes_the_next_time() {
         for number in 0..KILLS {
             let copied = tempfile::tempdir().expect("a directory");
             let path = copied.path();
-            copy(dir.path(), path);
+            copy(dir.path(), path, command);
             // Late enough in the end to be in the midst of removing files.
             killed += u32::from(is_killed(path, &line, number * (number + 1) / 2 + 1));
             // Whoever reads now sees what was confirmed; only what is pruned may be gone.
             let now = listed(path);
             let kept = confirmed.iter().filter(|uuid| now.contains(*uuid)).count();
             assert!(
-                kept == confirmed.len() || command.starts_with("prune") && kept >= left,
+                kept == confirmed.len() || command.contains("prune") && kept >= left,
                 "{command}: {number}"
             );
             // To run it again completes it; what was written half is garbage.
@@ -114,9 +123,8 @@ fn whatever_is_killed_at_any_time_loses_nothing_and_completes_the_next_time() {
                 json(path, "archive DIR/archive search --function * -n 0"),
             ];
             assert_eq!((listed(path).len(), &done), (left, &expected), "{command}: {number}");
-            for archive in
-                ["DIR/archive", "DIR/other"].iter().take(1 + usize::from(command.starts_with("push")))
-            {
+            for archive in ["archive", "other"].iter().filter(|archive| command.contains(*archive)) {
+                let archive = &format!("DIR/{archive}");
                 let (code, out, err) = run_in(path, &["archive", archive, "verify"]);
                 assert_eq!(code, 0, "{command}: {number}: {out}{err}");
             }
