@@ -13,6 +13,7 @@
 
 pub mod dump;
 mod home;
+mod hotspot;
 mod lines;
 pub mod perf_map;
 mod read_at;
@@ -24,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
 use icecore_format::records::ImageKind;
@@ -37,6 +38,7 @@ use crate::machine::identity::{Identity, MapFile};
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
+use hotspot::HotSpot;
 use registered::Registered;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
 use times::{DumpClock, Reading};
@@ -55,6 +57,14 @@ const MAX_ANCESTORS: usize = 8;
 const EAGER_LOOKS: u32 = 20;
 /// How often the memory of a process is searched for unwind tables.
 const SEARCHES: u32 = 8;
+/// How often new addresses are looked up in virtual machines, and for how long in one of them.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
+const LOOK_UP_AT_ONCE: Duration = Duration::from_millis(20);
+/// The part of the time of a recording that this may take, and what it may take besides.
+const LOOK_UP_PART: u32 = 10;
+const LOOK_UP_AT_FIRST: Duration = Duration::from_millis(200);
+/// How long it may take in one of them when the recording has ended.
+const LOOK_UP_AT_LAST: Duration = Duration::from_secs(1);
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
@@ -93,10 +103,14 @@ pub(crate) struct Jit {
     hit_count: usize,
     /// The named pieces that were not taken yet.
     rows: Vec<Made>,
-    /// The unwind tables of address spaces whose files are being read.
-    registered: FxHashMap<(u32, u64), Vec<Registered>>,
+    /// What the memory of address spaces told whose files are being read.
+    told_by_memory: FxHashMap<(u32, u64), InMemory>,
     /// The thread that reads files. It is started for the first one.
     teller: Option<Teller>,
+    /// When the recording began, when addresses were last looked up in virtual machines, and how long that took in total.
+    started: Instant,
+    looked_up: Instant,
+    looked_up_for: Duration,
     /// The processor counter when the recording began.
     began: Option<Reading>,
     pub(crate) told: JitCounts,
@@ -129,6 +143,18 @@ struct Life {
     /// How often they were searched, and how many addresses were known then.
     searches: u32,
     searched: usize,
+    hotspot: HotSpot,
+    /// The addresses that were not looked up there yet, and when the last address was hit.
+    fresh: Vec<Avma>,
+    latest_ns: u64,
+    looked_up: Duration,
+}
+
+/// What was found of code in the memory of its process.
+#[derive(Debug, Default)]
+struct InMemory {
+    registered: Vec<Registered>,
+    hotspot: HotSpot,
 }
 
 /// The files in which a process reports its code.
@@ -143,8 +169,21 @@ struct Files {
 
 impl Jit {
     pub(super) fn new(room: Room, door: Rc<Door>) -> Self {
-        let (lives, rows, registered, told) = Default::default();
-        Self { door, lives, room, hit_count: 0, rows, registered, teller: None, began: Reading::now(), told }
+        let (lives, rows, told_by_memory, told) = Default::default();
+        Self {
+            door,
+            lives,
+            room,
+            hit_count: 0,
+            rows,
+            told_by_memory,
+            teller: None,
+            started: Instant::now(),
+            looked_up: Instant::now(),
+            looked_up_for: Duration::ZERO,
+            began: Reading::now(),
+            told,
+        }
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -176,12 +215,38 @@ impl Jit {
             }
         }
         self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
+        // Code that was hit may be gone soon: while a program warms up, a virtual machine replaces it all the time.
+        if self.looked_up.elapsed() > LOOK_UP_EVERY {
+            self.look_up(Life::look_up);
+        }
+    }
+
+    /// Looks into virtual machines, those first that took the least time, and a part of all time in total: the ring must not fill up
+    /// meanwhile.
+    fn look_up(&mut self, look: impl Fn(&mut Life, &Memory<'_>, Instant)) {
+        let most = self.started.elapsed() / LOOK_UP_PART + LOOK_UP_AT_FIRST;
+        let mut lives: Vec<_> = self.lives.iter_mut().filter(|(_, life)| !life.hits.is_empty()).collect();
+        lives.sort_by_key(|(_, life)| life.looked_up);
+        for (tgid, life) in lives {
+            if self.looked_up_for > most {
+                break;
+            }
+            let begun = Instant::now();
+            look(life, &Memory::of(*tgid, &self.door), begun + LOOK_UP_AT_ONCE);
+            life.looked_up += begun.elapsed();
+            self.looked_up_for += begun.elapsed();
+        }
+        self.looked_up = Instant::now();
     }
 
     /// Searches the files that were missing or replaced, and hands over the pieces that were found since the last call.
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
         self.lives.iter_mut().for_each(|(tgid, life)| life.search_tables(&Memory::of(*tgid, &self.door)));
+        self.look_up(|life, memory, until| {
+            life.check(memory, until);
+            life.look_up(memory, until);
+        });
         let answers = self.teller.as_mut().map(Teller::take_answers);
         answers.into_iter().flatten().for_each(|answer| self.take(answer));
         std::mem::take(&mut self.rows)
@@ -198,8 +263,8 @@ impl Jit {
         while let Some(answer) = self.wait(until) {
             self.take(answer);
         }
-        for ((tgid, since_ns), registered) in std::mem::take(&mut self.registered) {
-            self.rows.extend(unnamed(tgid, since_ns, &registered, &[]));
+        for ((tgid, since_ns), in_memory) in std::mem::take(&mut self.told_by_memory) {
+            self.rows_of_memory(tgid, since_ns, &in_memory, &[]);
         }
         let left_out = self.teller.take().map_or(0, |teller| teller.waiting_files());
         self.told.cut_files += left_out as u64;
@@ -213,13 +278,21 @@ impl Jit {
     fn take(&mut self, answer: Answer) {
         let Answer { tgid, since_ns, pieces, cut_files, .. } = answer;
         self.told.cut_files += cut_files;
-        let registered = self.registered.remove(&(tgid, since_ns)).unwrap_or_default();
-        let rows =
-            pieces.into_iter().filter_map(|piece| row(tgid, since_ns, with_tables(piece, &registered)));
+        let in_memory = self.told_by_memory.remove(&(tgid, since_ns)).unwrap_or_default();
+        let rows = pieces.into_iter().filter_map(|piece| row(tgid, since_ns, in_memory.with_tables(piece)));
         let rows: Vec<Made> = rows.collect();
         self.told.pieces += rows.len() as u64;
-        self.rows.extend(unnamed(tgid, since_ns, &registered, &rows));
+        self.rows_of_memory(tgid, since_ns, &in_memory, &rows);
         self.rows.extend(rows);
+    }
+
+    /// Makes rows of what the memory of a process told, besides those that its files name; the latter come behind them, and count.
+    fn rows_of_memory(&mut self, tgid: u32, since_ns: u64, in_memory: &InMemory, named: &[Made]) {
+        self.rows.extend(unnamed(tgid, since_ns, &in_memory.registered, named));
+        let before = self.rows.len();
+        self.rows
+            .extend(in_memory.hotspot.pieces().into_iter().filter_map(|piece| row(tgid, since_ns, piece)));
+        self.told.pieces += (self.rows.len() - before) as u64;
     }
 
     fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
@@ -236,7 +309,10 @@ impl Jit {
             Some(life) if !is_full => {
                 // Memory that was found in `/proc` may be older than the time at which it was found.
                 life.since_ns = life.since_ns.min(time_ns);
-                self.hit_count += usize::from(life.hits.insert(address));
+                let is_new = life.hits.insert(address);
+                life.fresh.extend(is_new.then_some(address));
+                life.latest_ns = time_ns;
+                self.hit_count += usize::from(is_new);
             }
             _ => self.told.left_out += 1,
         }
@@ -317,15 +393,16 @@ impl Jit {
         // There are too many open files.
         self.told.cut_files += unheld.len() as u64;
         let sources: Vec<NamesFile> = sources.into_iter().flatten().collect();
-        life.search_tables(&Memory::of(tgid, &self.door));
-        let registered: Vec<Registered> =
-            std::mem::take(&mut life.registered).into_values().flatten().collect();
+        let memory = Memory::of(tgid, &self.door);
+        life.search_tables(&memory);
+        let now = Instant::now();
+        life.look_up(&memory, until.map_or(now + LOOK_UP_AT_ONCE, |until| until.min(now + LOOK_UP_AT_LAST)));
+        let registered = std::mem::take(&mut life.registered).into_values().flatten().collect();
+        let in_memory = InMemory { registered, hotspot: std::mem::take(&mut life.hotspot) };
         if sources.is_empty() {
-            self.rows.extend(unnamed(tgid, life.since_ns, &registered, &[]));
+            self.rows_of_memory(tgid, life.since_ns, &in_memory, &[]);
         } else {
-            if !registered.is_empty() {
-                self.registered.insert((tgid, life.since_ns), registered);
-            }
+            self.told_by_memory.insert((tgid, life.since_ns), in_memory);
             self.ask(NamesRequest { tgid, since_ns: life.since_ns, asked, sources }, until);
         }
     }
@@ -354,6 +431,22 @@ impl Jit {
 }
 
 impl Life {
+    /// Looks up new addresses in a virtual machine, if the process has one.
+    fn look_up(&mut self, memory: &Memory<'_>, until: Instant) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if !fresh.is_empty() {
+            fresh.sort_unstable();
+            self.fresh = self.hotspot.look_up(memory, self.latest_ns, Requested::new(&fresh), until);
+        }
+    }
+
+    /// Looks up anew what was replaced.
+    fn check(&mut self, memory: &Memory<'_>, until: Instant) {
+        for gone in self.hotspot.check(memory, self.latest_ns, until) {
+            self.fresh.extend(self.hits.iter().filter(|at| gone.contains(&at.0)));
+        }
+    }
+
     /// Searches unwind tables of code whose addresses are new.
     fn search_tables(&mut self, memory: &Memory<'_>) {
         if self.searches >= SEARCHES || self.hits.len() == self.searched {
@@ -372,13 +465,18 @@ impl Life {
     }
 }
 
-/// Gives a piece of code without unwind tables those that its process has registered for it, of descriptions that lie apart, ascending.
-fn with_tables(piece: Piece, registered: &[Registered]) -> Piece {
-    let code = piece.start.0..piece.end.0;
-    let before = registered[..registered.partition_point(|it| it.code.start <= code.start)].last();
-    match before.filter(|it| piece.rules.is_empty() && it.covers(&code)) {
-        Some(it) => Piece { rules: it.entries(&code), ..piece },
-        None => piece,
+impl InMemory {
+    /// Gives a piece of code without unwind tables those that its process has registered for it, of descriptions that lie apart, ascending, or
+    /// that its virtual machine knows.
+    fn with_tables(&self, piece: Piece) -> Piece {
+        if !piece.rules.is_empty() {
+            return piece;
+        }
+        let code = piece.start.0..piece.end.0;
+        let until = self.registered.partition_point(|it| it.code.start <= code.start);
+        let before = self.registered[..until].last().filter(|it| it.covers(&code));
+        let rules = before.map(|it| it.entries(&code)).or_else(|| self.hotspot.tables(&code));
+        Piece { rules: rules.unwrap_or_default(), ..piece }
     }
 }
 

@@ -290,21 +290,34 @@ impl Registered {
         self.code.start <= piece.start && piece.end <= self.code.end
     }
 
+    /// Makes the description of code whose frames are known otherwise. The return address is in column 16, and there are no other factors
+    /// than 1 and −8.
+    pub(super) fn made(code: Range<u64>, shared: &[u8], own: Vec<u8>) -> Self {
+        let factors = vec![1, 0x78, 16];
+        Self { code, version: 1, factors, is_signal: false, shared: shared.to_vec(), own }
+    }
+
     /// Writes the entries for a piece of code which it covers: they lie behind the piece, at a multiple of 8.
     pub(super) fn entries(&self, piece: &Range<u64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append(piece, &mut bytes);
+        bytes
+    }
+
+    /// Adds its entries to others of a piece of code.
+    pub(super) fn append(&self, piece: &Range<u64>, bytes: &mut Vec<u8>) {
         let at = (piece.end - piece.start).next_multiple_of(8);
         let text: &[u8] = if self.is_signal { b"zRS\0" } else { b"zR\0" };
         let shared =
             [&[0; 4], &[self.version][..], text, &self.factors, &[1, RELATIVE_4_BYTES], &self.shared];
-        let mut bytes = Vec::new();
-        push(&mut bytes, &shared.concat());
+        let shared_at = bytes.len();
+        push(bytes, &shared.concat());
         let begin_at = bytes.len() as u64 + 8;
-        let back = bytes.len() as u32 + 4;
+        let back = (bytes.len() - shared_at) as u32 + 4;
         let begin = self.code.start.wrapping_sub(piece.start).wrapping_sub(at + begin_at) as u32;
         let len = (self.code.end - self.code.start) as u32;
         let own = [&back.to_le_bytes(), &begin.to_le_bytes(), &len.to_le_bytes(), &[0][..], &self.own];
-        push(&mut bytes, &own.concat());
-        bytes
+        push(bytes, &own.concat());
     }
 }
 

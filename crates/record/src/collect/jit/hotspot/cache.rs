@@ -1,0 +1,309 @@
+//! The code cache of a virtual machine: which piece of code an address lies in, and what that piece is.
+//!
+//! ```text
+//! CodeCache ─► heaps: memory, map of segments ─► block ─► CodeBlob: name, code, size of the frame ─► Method: class and name
+//! ```
+//!
+//! # Source
+//! OpenJDK `src/hotspot/share/memory/heap.hpp`, `code/codeBlob.hpp`, `oops/method.hpp`
+
+use std::ops::Range;
+
+use super::super::MAX_NAME_BYTES;
+use super::super::read_at::u64_at;
+use super::structs::{Field, Structs, word};
+use crate::foreign::memory::Memory;
+
+/// The most heaps of a code cache; there are three.
+const MAX_HEAPS: u64 = 16;
+/// The largest code cache, as HotSpot has it.
+const MAX_CACHE: u64 = 2 << 30;
+/// The most steps back in a map of segments: each is at most 254 segments long.
+const MAX_STEPS: usize = 1 << 7;
+/// The segments before that of an address which are read with it.
+const MAP_AHEAD: u64 = 1023;
+/// A segment that belongs to no block.
+const FREE: u8 = 0xff;
+/// The most bytes of the head of a blob, and of the name of one that is no method.
+const MAX_HEAD: usize = 512;
+const MAX_BLOB_NAME: usize = 128;
+
+/// Where HotSpot has what is read.
+#[derive(Debug)]
+pub(super) struct Cache {
+    /// The variable that points to the heaps, or in JDK 8 to the only one.
+    heaps: Result<u64, u64>,
+    heap: Heap,
+    blob: Blob,
+    method: Option<Names>,
+    /// The return address of the code that calls Java methods.
+    call_stub: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Heap {
+    len: Option<Field>,
+    data: Option<Field>,
+    memory: Field,
+    segments: Field,
+    shift: Field,
+    low: Field,
+    high: Field,
+    block_len: Field,
+    block_used: Field,
+    block_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Blob {
+    name: Field,
+    code: Field,
+    code_end: Field,
+    /// `code` and `code_end` are addresses, not offsets.
+    has_addresses: bool,
+    frame_size: Field,
+    frame_complete: Field,
+    method: Field,
+}
+
+#[derive(Debug)]
+struct Names {
+    constant: Field,
+    pool: Field,
+    name: Field,
+    holder: Field,
+    class_name: Field,
+    symbol_len: Field,
+    symbol: Field,
+    pool_bytes: u64,
+}
+
+/// A heap of the cache.
+#[derive(Debug)]
+pub(super) struct Segments {
+    pub(super) memory: Range<u64>,
+    /// Where its map is, and the binary logarithm of the bytes of a segment.
+    map: u64,
+    shift: u32,
+}
+
+/// A piece of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The block in which it lies, and the binary logarithm of its unit.
+    block: Range<u64>,
+    shift: u32,
+    pub(super) code: Range<u64>,
+    /// The addresses of what HotSpot calls it, and, of compiled code, of its method.
+    called: u64,
+    method: u64,
+    /// Words of a frame, with the return address; at most 0 if it has none of its own.
+    pub(super) frame_words: i64,
+    /// Where in the code the frame is complete; negative if nowhere.
+    pub(super) frame_complete: i64,
+}
+
+#[cfg(test)]
+impl Piece {
+    pub(super) fn of_test(frame_words: i64, frame_complete: i64) -> Self {
+        let (block, code) = (0..4096, 64..4096);
+        Self { block, shift: 7, code, called: 0, method: 0, frame_words, frame_complete }
+    }
+}
+
+/// What a piece of code is, as far as frames differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of a Java method, compiled, or the wrapper of a native one.
+    Method,
+    Interpreter,
+    /// Stubs, of which each has a frame of its own, or none.
+    Stubs,
+    /// It jumps to a method, and has no frame.
+    Frameless,
+    /// For the virtual machine itself, and between the interpreter and compiled code.
+    Other,
+}
+
+impl Cache {
+    /// Finds the places in the structures; `None` if some are missing.
+    pub(super) fn new(structs: &Structs, memory: &Memory<'_>) -> Option<Self> {
+        let field = |names: &[&str]| structs.field(names);
+        let variable = |name: &str| Some(field(&[name])?.at);
+        let heaps = variable("CodeCache._heaps").map(Ok).or_else(|| variable("CodeCache._heap").map(Err))?;
+        let heap = Heap {
+            len: field(&["GrowableArrayBase._len", "GenericGrowableArray._len"]),
+            data: field(&["GrowableArray<int>._data"]),
+            memory: field(&["CodeHeap._memory"])?,
+            segments: field(&["CodeHeap._segmap"])?,
+            shift: field(&["CodeHeap._log2_segment_size"])?,
+            low: field(&["VirtualSpace._low"])?,
+            high: field(&["VirtualSpace._high"])?,
+            block_len: field(&["HeapBlock::Header._length"])?,
+            block_used: field(&["HeapBlock::Header._used"])?,
+            block_bytes: structs.size("HeapBlock").filter(|bytes| (1..=64).contains(bytes))?,
+        };
+        let addresses = field(&["CodeBlob._code_begin"]).zip(field(&["CodeBlob._code_end"]));
+        let offsets = || field(&["CodeBlob._code_offset"]).zip(field(&["CodeBlob._data_offset"]));
+        let (code, code_end) = addresses.or_else(offsets)?;
+        let blob = Blob {
+            name: field(&["CodeBlob._name"])?,
+            code,
+            code_end,
+            has_addresses: addresses.is_some(),
+            frame_size: field(&["CodeBlob._frame_size"])?,
+            frame_complete: field(&["CodeBlob._frame_complete_offset"])?,
+            method: field(&["nmethod._method", "CompiledMethod._method"])?,
+        };
+        let names = || {
+            Some(Names {
+                constant: field(&["Method._constMethod"])?,
+                pool: field(&["ConstMethod._constants"])?,
+                name: field(&["ConstMethod._name_index"])?,
+                holder: field(&["ConstantPool._pool_holder"])?,
+                class_name: field(&["Klass._name"])?,
+                symbol_len: field(&["Symbol._length"])?,
+                symbol: field(&["Symbol._body"])?,
+                pool_bytes: structs.size("ConstantPool")?,
+            })
+        };
+        let call_stub = variable("StubRoutines._call_stub_return_address").and_then(|at| word(memory, at));
+        Some(Self { heaps, heap, blob, method: names(), call_stub })
+    }
+
+    /// Returns true if an address is the one to which the first Java method of a thread returns.
+    pub(super) fn is_entry(&self, address: u64) -> bool {
+        self.call_stub == Some(address)
+    }
+
+    /// Lists the heaps of the cache.
+    pub(super) fn heaps(&self, memory: &Memory<'_>) -> Option<Vec<Segments>> {
+        let heaps = match self.heaps {
+            Err(at) => vec![word(memory, at)?],
+            Ok(at) => {
+                let array = word(memory, at)?;
+                let len = number(memory, array, self.heap.len?)?.min(MAX_HEAPS);
+                let data = word(memory, array.checked_add(self.heap.data?.at)?)?;
+                (0..len).map(|it| word(memory, data.checked_add(8 * it)?)).collect::<Option<_>>()?
+            }
+        };
+        let segments = |heap: u64| {
+            let space = heap.checked_add(self.heap.memory.at)?;
+            let range = number(memory, space, self.heap.low)?..number(memory, space, self.heap.high)?;
+            let map = number(memory, heap.checked_add(self.heap.segments.at)?, self.heap.low)?;
+            let shift = u32::try_from(number(memory, heap, self.heap.shift)?).ok()?;
+            let is_right = range.start < range.end && range.end - range.start <= MAX_CACHE && shift < 32;
+            is_right.then_some(Segments { memory: range, map, shift })
+        };
+        Some(heaps.into_iter().filter_map(segments).collect())
+    }
+
+    /// Finds the piece of code at an address in a heap; `None` if there is none.
+    pub(super) fn find(&self, memory: &Memory<'_>, heap: &Segments, address: u64) -> Option<Piece> {
+        let mut segment = address.checked_sub(heap.memory.start)? >> heap.shift;
+        // Most blocks are shorter than what is read at once.
+        let first = segment.saturating_sub(MAP_AHEAD);
+        let map = memory.bring(heap.map.checked_add(first)?, (segment - first + 1) as usize)?;
+        for _ in 0..MAX_STEPS {
+            let back = match segment.checked_sub(first).and_then(|at| map.get(at as usize)) {
+                Some(back) => *back,
+                None => *memory.bring(heap.map.checked_add(segment)?, 1)?.first()?,
+            };
+            match back {
+                FREE => return None,
+                0 => {
+                    let block = heap.memory.start + (segment << heap.shift);
+                    return self.piece(memory, block, heap.shift).filter(|it| it.block.contains(&address));
+                }
+                back => segment = segment.checked_sub(u64::from(back))?,
+            }
+        }
+        None
+    }
+
+    /// Reads the piece of code in a block.
+    fn piece(&self, memory: &Memory<'_>, block: u64, shift: u32) -> Option<Piece> {
+        let head = memory.bring(block, MAX_HEAD)?;
+        let len = in_bytes(&head, 0, self.heap.block_len)?;
+        let len = len.checked_mul(1 << shift).filter(|len| *len <= MAX_CACHE)?;
+        (in_bytes(&head, 0, self.heap.block_used)? & 0xff != 0).then_some(())?;
+        let block = block..block.checked_add(len)?;
+        let blob = block.start + self.heap.block_bytes;
+        let value = |field: Field| in_bytes(&head, self.heap.block_bytes as usize, field);
+        let place = |field: Field| match self.blob.has_addresses {
+            true => value(field),
+            false => blob.checked_add(value(field)?),
+        };
+        let code = place(self.blob.code)?..place(self.blob.code_end)?;
+        (block.start < code.start && code.start < code.end && code.end <= block.end).then_some(())?;
+        let signed = |field: Field| value(field).map(|it| signed(it, field.width));
+        Some(Piece {
+            block,
+            shift,
+            code,
+            called: value(self.blob.name)?,
+            method: value(self.blob.method).unwrap_or(0),
+            frame_words: signed(self.blob.frame_size)?,
+            frame_complete: signed(self.blob.frame_complete)?,
+        })
+    }
+
+    /// Returns true if a piece of code is still there.
+    pub(super) fn has(&self, memory: &Memory<'_>, piece: &Piece) -> bool {
+        self.piece(memory, piece.block.start, piece.shift).as_ref() == Some(piece)
+    }
+
+    /// Reads what a piece of code is, and its name: `Class.method`, or what HotSpot calls it.
+    pub(super) fn describe(&self, memory: &Memory<'_>, piece: &Piece) -> Option<(Kind, Vec<u8>)> {
+        let called = memory.bring(piece.called, MAX_BLOB_NAME)?;
+        let called: Vec<u8> = called.into_iter().take_while(|byte| *byte != 0).collect();
+        let kind = match &called[..] {
+            b"nmethod" | b"native nmethod" => Kind::Method,
+            b"Interpreter" => Kind::Interpreter,
+            b"vtable chunks" => Kind::Frameless,
+            it if it.starts_with(b"StubRoutines") => Kind::Stubs,
+            _ => Kind::Other,
+        };
+        let method = if kind == Kind::Method { self.method_name(memory, piece.method) } else { None };
+        Some((kind, method.unwrap_or(called)))
+    }
+
+    /// Reads `Class.method`, given the address of a method.
+    fn method_name(&self, memory: &Memory<'_>, method: u64) -> Option<Vec<u8>> {
+        let of = self.method.as_ref()?;
+        let constant = number(memory, method, of.constant)?;
+        let pool = number(memory, constant, of.pool)?;
+        let entry = of.pool_bytes.checked_add(8 * number(memory, constant, of.name)?)?;
+        let symbol = |at: u64| {
+            let len = number(memory, at, of.symbol_len)?.min(MAX_NAME_BYTES as u64);
+            memory.bring(at.checked_add(of.symbol.at)?, len as usize)
+        };
+        let name = symbol(word(memory, pool.checked_add(entry)?)?)?;
+        let class = number(memory, pool, of.holder)?;
+        let mut class = symbol(number(memory, class, of.class_name)?)?;
+        class.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'.');
+        let mut whole = [&class[..], b".", &name].concat();
+        whole.truncate(MAX_NAME_BYTES);
+        (!whole.contains(&0)).then_some(whole)
+    }
+}
+
+/// Reads a number in a structure at an address.
+fn number(memory: &Memory<'_>, at: u64, field: Field) -> Option<u64> {
+    let bytes = memory.bring(at.checked_add(field.at)?, usize::from(field.width))?;
+    in_bytes(&bytes, 0, Field { at: 0, ..field })
+}
+
+/// Reads a number in the bytes of a structure that begins at `from`.
+fn in_bytes(bytes: &[u8], from: usize, field: Field) -> Option<u64> {
+    let at = from.checked_add(usize::try_from(field.at).ok()?)?;
+    let mut word = [0; 8];
+    let width = usize::from(field.width);
+    word[..width].copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
+    Some(u64_at(&word, 0))
+}
+
+fn signed(value: u64, width: u8) -> i64 {
+    let unused = 64 - 8 * u32::from(width);
+    (value << unused).cast_signed() >> unused
+}

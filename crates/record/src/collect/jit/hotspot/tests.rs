@@ -1,0 +1,321 @@
+use super::frames::Frame;
+use super::*;
+use crate::foreign::Door;
+
+/// A virtual machine that is made of bytes, in the memory of this process.
+struct Made {
+    bytes: Box<[u8]>,
+    used: usize,
+    heap: usize,
+    map: usize,
+}
+
+/// What `structs` reads of each field: the structure, the field, its type, and its offset.
+const FIELDS: [(&str, &str, &str, u64); 26] = [
+    ("GrowableArrayBase", "_len", "int", 0),
+    ("GrowableArray<int>", "_data", "int*", 8),
+    ("CodeHeap", "_memory", "VirtualSpace", 0),
+    ("CodeHeap", "_segmap", "VirtualSpace", 16),
+    ("CodeHeap", "_log2_segment_size", "int", 32),
+    ("VirtualSpace", "_low", "char*", 0),
+    ("VirtualSpace", "_high", "char*", 8),
+    ("HeapBlock::Header", "_length", "uint32_t", 0),
+    ("HeapBlock::Header", "_used", "bool", 4),
+    ("CodeBlob", "_name", "const char*", 0),
+    ("CodeBlob", "_frame_size", "int", 8),
+    ("CodeBlob", "_frame_complete_offset", "int16_t", 12),
+    ("CodeBlob", "_code_begin", "address", 16),
+    ("CodeBlob", "_code_end", "address", 24),
+    ("nmethod", "_method", "Method*", 32),
+    ("Method", "_constMethod", "ConstMethod*", 8),
+    ("ConstMethod", "_constants", "ConstantPool*", 8),
+    ("ConstMethod", "_name_index", "u2", 16),
+    ("ConstantPool", "_pool_holder", "InstanceKlass*", 24),
+    ("Klass", "_name", "Symbol*", 16),
+    ("Symbol", "_length", "u2", 0),
+    ("Symbol", "_body[0]", "u1", 6),
+    ("Symbol", "_body", "u1", 6),
+    ("CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 0),
+    ("StubRoutines", "_call_stub_return_address", "address", 0),
+    ("Thread", "_unused", "int", 0),
+];
+const HEAP_BYTES: usize = 4 << 7;
+/// From the begin of a block to its code.
+const CODE: usize = 16 + 48;
+
+impl Made {
+    fn new() -> Self {
+        let mut made = Self { bytes: vec![0; 32 << 10].into(), used: 0x400, heap: 0, map: 0 };
+        let method = made.method("java/util/Known", "run");
+        made.heap = made.put(&[0; HEAP_BYTES]);
+        // A method of two segments, the stubs, and nothing.
+        made.map = made.put(&[0, 1, 0, 0xff]);
+        let (blob, stubs) = (made.put(b"nmethod\0"), made.put(b"StubRoutines (1)\0"));
+        let code = [0x55, 0x48, 0x83, 0xec, 0x10, 0x90, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3];
+        made.block(0, 2, blob, method, &code);
+        made.block(2, 1, stubs, 0, &[0x90; 16]);
+        let entry = made.put_words(&[made.at(made.heap + 0x100 + CODE + 4)]);
+        let [heap, map] =
+            [(made.heap, HEAP_BYTES), (made.map, 4)].map(|(at, len)| [made.at(at), made.at(at + len)]);
+        let heap = made.put_words(&[heap[0], heap[1], map[0], map[1], 7]);
+        let data = made.put_words(&[made.at(heap)]);
+        let array = made.put_words(&[1, made.at(data)]);
+        let variable = made.put_words(&[made.at(array)]);
+        let mut fields = Vec::new();
+        for (of, field, kind, off) in FIELDS {
+            let variable = [("_heaps", variable), ("_call_stub_return_address", entry)];
+            let variable = variable.iter().find(|it| it.0 == field).map(|it| made.at(it.1));
+            let texts = [of, field, kind].map(|text| made.text(text));
+            fields.extend(texts.into_iter().chain([
+                u64::from(variable.is_some()),
+                off,
+                variable.unwrap_or(0),
+            ]));
+        }
+        let mut types = Vec::new();
+        for (name, size) in [("HeapBlock", 16), ("ConstantPool", 32)] {
+            types.extend([made.text(name), size]);
+        }
+        let [fields, types] = [fields, types].map(|rows| made.put_words(&[&rows[..], &[0; 8]].concat()));
+        let [structs, kinds] = [fields, types].map(|it| made.at(it));
+        let variables = [
+            ("gHotSpotVMStructs", structs),
+            ("gHotSpotVMStructEntryArrayStride", 48),
+            ("gHotSpotVMStructEntryTypeNameOffset", 0),
+            ("gHotSpotVMStructEntryFieldNameOffset", 8),
+            ("gHotSpotVMStructEntryTypeStringOffset", 16),
+            ("gHotSpotVMStructEntryIsStaticOffset", 24),
+            ("gHotSpotVMStructEntryOffsetOffset", 32),
+            ("gHotSpotVMStructEntryAddressOffset", 40),
+            ("gHotSpotVMTypes", kinds),
+            ("gHotSpotVMTypeEntryArrayStride", 16),
+            ("gHotSpotVMTypeEntryTypeNameOffset", 0),
+            ("gHotSpotVMTypeEntrySizeOffset", 8),
+        ];
+        made.library(&variables);
+        made
+    }
+
+    /// The address of an offset.
+    fn at(&self, off: usize) -> u64 {
+        self.bytes.as_ptr() as u64 + off as u64
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let at = self.used.next_multiple_of(128);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.used = at + bytes.len();
+        at
+    }
+
+    fn put_words(&mut self, words: &[u64]) -> usize {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.put(&bytes)
+    }
+
+    fn text(&mut self, text: &str) -> u64 {
+        let at = self.put(&[text.as_bytes(), b"\0"].concat());
+        self.at(at)
+    }
+
+    fn set(&mut self, off: usize, bytes: &[u8]) {
+        self.bytes[off..off + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn symbol(&mut self, name: &str) -> u64 {
+        let at = self.put(&[&(name.len() as u16).to_le_bytes()[..], &[0; 4], name.as_bytes()].concat());
+        self.at(at)
+    }
+
+    fn method(&mut self, class: &str, name: &str) -> u64 {
+        let (class, name) = (self.symbol(class), self.symbol(name));
+        let class = self.put_words(&[0, 0, class]);
+        // The name is the second entry behind the pool.
+        let pool = self.put_words(&[0, 0, 0, self.at(class), 0, name]);
+        let constant = self.put_words(&[0, self.at(pool), 1]);
+        let method = self.put_words(&[0, self.at(constant)]);
+        self.at(method)
+    }
+
+    fn block(&mut self, segment: usize, segments: u32, called: usize, method: u64, code: &[u8]) {
+        let block = self.heap + (segment << 7);
+        let begin = self.at(block + CODE);
+        self.set(block, &[&segments.to_le_bytes()[..], &[1]].concat());
+        let words = [self.at(called), 4 | 5 << 32, begin, begin + code.len() as u64, method];
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.set(block + 16, &words);
+        self.set(block + CODE, code);
+    }
+
+    /// Writes the headers of a library and its dynamic symbols.
+    fn library(&mut self, variables: &[(&str, u64)]) {
+        let mut names = vec![0];
+        let mut symbols = Vec::new();
+        for (name, value) in variables {
+            let at = self.put_words(&[*value]) as u64;
+            symbols.extend([names.len() as u64, at, 8]);
+            names.extend(name.as_bytes());
+            names.push(0);
+        }
+        let symbols = self.put_words(&symbols);
+        let names_at = self.put(&names);
+        let header = [&b"\x7fELF\x02\x01"[..], &[0; 26], &64_u64.to_le_bytes(), &[0; 16], &[2, 0]].concat();
+        self.set(0, &header);
+        self.set(64, &1_u32.to_le_bytes());
+        self.set(120, &2_u32.to_le_bytes());
+        self.set(120 + 16, &0x100_u64.to_le_bytes());
+        self.set(120 + 40, &64_u64.to_le_bytes());
+        for (at, word) in [5, names_at as u64, 6, symbols as u64, 10, names.len() as u64].iter().enumerate() {
+            self.set(0x100 + 8 * at, &word.to_le_bytes());
+        }
+    }
+
+    fn hits(&self) -> Vec<Avma> {
+        [CODE + 5, CODE + 10, CODE + 11, 0x100 + CODE + 4, 0x180]
+            .map(|off| Avma(self.at(self.heap + off)))
+            .to_vec()
+    }
+
+    /// What is found of these.
+    fn found(&self) -> HotSpot {
+        let door = Door::of_test();
+        let memory = Memory::of(std::process::id(), &door);
+        let cache = Structs::read(&memory, self.at(0)).and_then(|structs| Cache::new(&structs, &memory));
+        // Without its library, this process is no virtual machine.
+        let mut found = HotSpot { cache, tries: MAX_TRIES, ..HotSpot::default() };
+        let until = Instant::now() + std::time::Duration::from_secs(5);
+        let left = found.look_up(&memory, 7, Requested::new(&self.hits()), until);
+        assert!(left.is_empty(), "it takes too long");
+        found
+    }
+}
+
+#[test]
+fn code_is_found_in_its_cache_with_its_name_and_its_frames() {
+    let mut made = Made::new();
+    let found = made.found();
+    let pieces = found.pieces();
+    let heap = made.at(made.heap + CODE);
+    let code = |off: u64| heap + off;
+    let known: Vec<(u64, &[u8])> = pieces.iter().map(|it| (it.start.0, &it.name[..])).collect();
+    assert_eq!(known, [(code(0), &b"java.util.Known.run"[..]), (code(0x100), b"StubRoutines (1)")]);
+    assert!(pieces.iter().all(|it| (it.since_ns, it.until_ns) == (7, 0) && !it.rules.is_empty()));
+    let frames = |at: u64| described(&found.found[&at][0].frames, 12);
+    // Of a method all is known; of the stubs, where Java is called.
+    assert_eq!((frames(code(0)), frames(code(0x100))), (vec![(0, 12)], vec![(3, 5)]));
+    // A part of the piece that the process names otherwise has its tables.
+    assert!(
+        found.tables(&(code(0) + 1..code(0) + 3)).is_some()
+            && found.tables(&(code(0)..code(0x100))).is_none()
+    );
+    // Other code comes to its place.
+    let (door, now) = (Door::of_test(), Instant::now());
+    let memory = Memory::of(std::process::id(), &door);
+    let (mut found, until) = (found, now + std::time::Duration::from_secs(5));
+    assert_eq!(found.check(&memory, 8, until), []);
+    let other = made.method("Other", "run");
+    made.set(made.heap + 16 + 32, &other.to_le_bytes());
+    let gone = found.check(&memory, 9, until);
+    assert_eq!(gone.iter().map(|it| (it.start, it.end)).collect::<Vec<_>>(), [(code(0), code(12))]);
+    found.look_up(&memory, 9, Requested::new(&made.hits()), until);
+    let of_method: Vec<(Vec<u8>, u64, u64)> = found
+        .pieces()
+        .into_iter()
+        .filter(|it| it.start.0 == code(0))
+        .map(|it| (it.name, it.since_ns, it.until_ns))
+        .collect();
+    assert_eq!(of_method, [(b"java.util.Known.run".to_vec(), 7, 9), (b"Other.run".to_vec(), 9, 0)]);
+    // No time is left.
+    assert_eq!(found.look_up(&memory, 9, Requested::new(&made.hits()), now), made.hits());
+}
+
+#[test]
+fn whatever_the_structures_say_it_ends() {
+    let mut made = Made::new();
+    // A map that leads back for ever; a block as long as can be; texts anywhere.
+    for (off, bytes) in [(made.map, vec![1, 0, 2, 3]), (made.heap, vec![0xff; 4]), (0x100, vec![0xff; 48])] {
+        let before = made.bytes[off..off + bytes.len()].to_vec();
+        made.set(off, &bytes);
+        made.found();
+        made.set(off, &before);
+    }
+    for at in (0..made.used).step_by(17) {
+        let before = made.bytes[at];
+        made.bytes[at] ^= 1 << (at % 8);
+        let found = made.found();
+        assert!(found.pieces().len() <= 5);
+        made.bytes[at] = before;
+    }
+    assert_eq!(made.found().pieces().len(), 2);
+}
+
+/// The stretches of code, of some bytes, that tables describe.
+fn described(frames: &Frames, len: u64) -> Vec<(u64, u64)> {
+    frames.tables(len).into_iter().map(|(range, _)| (range.start, range.end)).collect()
+}
+
+fn piece(words: i64, complete: i64) -> cache::Piece {
+    cache::Piece::of_test(words, complete)
+}
+
+#[test]
+fn a_method_has_its_frame_from_the_instruction_on_that_makes_it() {
+    let rows = |code: &[u8], words: i64, complete: i64| {
+        Frames::new(Kind::Method, &piece(words, complete), code).rows().to_vec()
+    };
+    let begin = (0, Some(Frame::Bare(8)));
+    let bang = [0x89, 0x84, 0x24, 0, 0xc0, 0xfe, 0xff];
+    let pushed = [&bang[..], &[0x55, 0x48, 0x83, 0xec, 0x20, 0x90]].concat();
+    let (saved, whole) = (Some(Frame::Pushed(16)), Some(Frame::Pushed(48)));
+    assert_eq!(rows(&pushed, 6, 12), [begin, (8, saved), (12, whole)]);
+    // With a frame pointer, and a large frame.
+    let large = [0x55, 0x48, 0x8b, 0xec, 0x48, 0x81, 0xec, 0, 1, 0, 0, 0x90];
+    assert_eq!(rows(&large, 34, 11), [begin, (1, saved), (11, Some(Frame::Pushed(272)))]);
+    // The frame pointer is stored after the frame was made.
+    let stored = [0x48, 0x81, 0xec, 0x18, 0, 0, 0, 0x48, 0x89, 0x6c, 0x24, 0x10, 0x90];
+    assert_eq!(rows(&stored, 4, 12), [begin, (7, Some(Frame::Bare(32))), (12, Some(Frame::Pushed(32)))]);
+    assert_eq!(rows(&[&bang[..], &[0x55]].concat(), 2, 8), [begin, (8, saved)]);
+    // Another size than that of the frame; unknown code; no frame.
+    assert_eq!(rows(&pushed, 7, 12), [(0, None), (12, Some(Frame::Pushed(56)))]);
+    assert_eq!(rows(&[0x90; 20], 6, 12), [(0, None), (12, whole)]);
+    assert_eq!(rows(&[0x90; 20], 6, -1), [(0, None)]);
+    assert_eq!(rows(&[0x90; 20], 0, 20), [begin]);
+    assert_eq!(rows(&[0x90; 20], 1, 20), [(0, None)]);
+}
+
+#[test]
+fn where_a_frame_is_given_back_it_is_not_counted_on() {
+    let mut frames = Frames::new(Kind::Method, &piece(4, 5), &[0x55, 0x48, 0x83, 0xec, 0x10]);
+    let polls: [&[u8]; 5] = [
+        &[0xc3],
+        &[0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87],
+        &[0x49, 0x3b, 0xa7, 0x18, 1, 0, 0, 0x0f, 0x87],
+        &[0x0f, 0x87, 1, 0, 0, 0, 0xc3],
+        &[0x41, 0x85, 0x02, 0xc3],
+    ];
+    for (off, from) in (20..).zip(polls) {
+        frames.hit(Kind::Method, &Hit { off, before: &[], from });
+    }
+    frames.hit(Kind::Method, &Hit { off: 10, before: &[], from: &[0x5d, 0xc3] });
+    frames.hit(Kind::Method, &Hit { off: 15, before: &[], from: &[0x90, 0xc3] });
+    let marks = frames.marks();
+    let of = |off: u64| marks.range(..=off).next_back().and_then(|it| *it.1);
+    assert_eq!(of(10), Some(Frame::Pushed(16)));
+    assert!((20..25).all(|off| of(off) == Some(Frame::Bare(8))));
+    assert!([5, 9, 11, 15, 19, 25].iter().all(|off| of(*off) == Some(Frame::Pushed(32))));
+    // One table, whose rows add up to where they are.
+    assert_eq!(described(&frames, 40), [(0, 40)]);
+    // The interpreter: before it has its frame, and after it.
+    let mut frames = Frames::new(Kind::Interpreter, &piece(0, -1), &[]);
+    let enters = [0x90, 0x50, 0x55, 0x48, 0x8b, 0xec];
+    frames.hit(Kind::Interpreter, &Hit { off: 100, before: &[0x90; 8], from: &enters });
+    frames.hit(Kind::Interpreter, &Hit { off: 104, before: &enters, from: &[0x90; 8] });
+    frames.hit(Kind::Interpreter, &Hit { off: 200, before: &[0xc9, 0x5e], from: &[0x90; 8] });
+    frames.hit(Kind::Interpreter, &Hit { off: 300, before: &[0x90; 8], from: &[0x90; 8] });
+    assert_eq!(described(&frames, 400), [(0, 100), (101, 104), (105, 200), (201, 400)]);
+    // A stub of the virtual machine: only where it calls.
+    let mut frames = Frames::new(Kind::Other, &piece(4, -1), &[]);
+    frames.hit(Kind::Other, &Hit { off: 30, before: &[], from: &[] });
+    assert_eq!(described(&frames, 40), [(0, 30), (31, 40)]);
+    assert_eq!(described(&Frames::new(Kind::Stubs, &piece(0, -1), &[]), 40), []);
+}
