@@ -21,6 +21,10 @@ const PYTHON: &[u8] = b"py::";
 /// *%rcx`. In both cases its own return address lies in the second word above the one that this call pushes.
 const TRAMPOLINE_CALL_BYTES: u64 = 6;
 
+/// How HotSpot calls the code to which the innermost frames of a virtual thread return that are on the stack of its carrier. The frames that
+/// called them lie in the heap.
+const CONTINUATION: &[u8] = b"StubRoutines (continuation";
+
 /// The code of one address space at the time of a sample.
 pub(super) struct SpaceCode<'a> {
     locator: &'a Locator<'a>,
@@ -170,6 +174,10 @@ impl Modules for SpaceCode<'_> {
     }
 
     fn edge(&self, return_address: Avma, callee: Avma, may_begin: bool) -> Edge {
+        let made = || self.locator.made(self.space, callee);
+        if self.tables.has_made() && made().is_some_and(|(_, made)| made.name.starts_with(CONTINUATION)) {
+            return Edge::Impossible;
+        }
         let caller = self.file_off(return_address.wrapping_sub(1));
         let Some((calls, caller)) = self.tables.calls().zip(caller) else { return Edge::Unknown };
         calls.edge(caller, self.file_off(callee), may_begin)
