@@ -26,6 +26,8 @@ mod go;
 mod guesses;
 mod identity;
 mod import;
+#[cfg(target_arch = "x86_64")]
+mod java;
 mod jit;
 mod jit_lines;
 #[cfg(target_arch = "x86_64")]

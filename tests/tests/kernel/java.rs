@@ -1,0 +1,152 @@
+//! Tests Java without a flag: the recorder reads names and frames in the memory of the virtual machine.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use icecore_tests::machine::{Recorded, Sample, needs, skip};
+
+const SECONDS: &str = "3";
+
+/// A virtual machine, and its version.
+struct Jdk {
+    java: PathBuf,
+    version: u32,
+}
+
+/// Lists the virtual machines at hand, each version once: the one of the path, and all in the folder of Debian.
+fn at_hand() -> Vec<Jdk> {
+    needs("javac", &["-version"]);
+    let folders = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
+    let others = folders.map(|folder| folder.path().join("bin/java")).filter(|java| java.exists());
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<Jdk> = [PathBuf::from("java")].into_iter().chain(others).filter_map(version).collect();
+    found.retain(|jdk| seen.insert(jdk.version));
+    found
+}
+
+fn version(java: PathBuf) -> Option<Jdk> {
+    let output = Command::new(&java).arg("-version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, version) = text.split_once("version \"")?;
+    let version = version.split(['.', '"', '-']).next()?.parse().ok()?;
+    Some(Jdk { java, version })
+}
+
+/// Compiles a program, with the compiler beside a virtual machine.
+fn compiled(jdk: &Jdk, name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let compiler = jdk.java.with_file_name("javac");
+    let compiler = if compiler.exists() { compiler } else { "javac".into() };
+    let mut command = Command::new(compiler);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name);
+    command.arg("-d").arg(folder.path()).arg(source);
+    assert!(command.status().expect("it runs").success(), "{name}");
+    folder
+}
+
+fn recorded(jdk: &Jdk, flags: &[&str], classes: &Path, class: &str) -> Recorded {
+    let (java, classes) = (jdk.java.to_str().expect("UTF-8"), classes.to_str().expect("UTF-8"));
+    let command = [&[java][..], flags, &["-cp", classes, class, SECONDS]].concat();
+    Recorded::new(&["-F", "997", "-q"], &command)
+}
+
+/// The samples that hit while Java ran.
+fn of_java(recorded: &Recorded) -> Vec<Sample> {
+    let is_java = |name: &&str| {
+        ["Known", "Virtual", "java.", "Interpreter"].iter().any(|begin| name.starts_with(begin))
+    };
+    let mut samples = recorded.samples(&[]);
+    samples.retain(|sample| sample.names("user").iter().any(is_java));
+    assert!(samples.len() > 1000, "{} samples", samples.len());
+    samples
+}
+
+fn whole_share(samples: &[Sample]) -> f64 {
+    let whole = samples.iter().filter(|sample| sample.is_unwound()).count();
+    whole as f64 / samples.len() as f64
+}
+
+/// The caller of each function of the program.
+const CALLERS: [(&str, &[&str]); 9] = [
+    ("Known.rec", &["Known.rec", "Known.phaseRec"]),
+    ("Known.recA", &["Known.recB", "Known.phaseAB"]),
+    ("Known.recB", &["Known.recA"]),
+    ("Known.bottom", &["Known.rec", "Known.recA"]),
+    ("Known.phaseRec", &["Known.main"]),
+    ("Known.phaseAB", &["Known.main"]),
+    ("Known.phaseSort", &["Known.main"]),
+    ("Known$Circle.area", &["Known.phaseVirtual"]),
+    ("Known$Square.area", &["Known.phaseVirtual"]),
+];
+
+#[test]
+fn root_java_without_a_flag_has_whole_stacks_and_each_caller() {
+    for jdk in at_hand() {
+        let classes = compiled(&jdk, "Known.java");
+        let recorded = recorded(&jdk, &["-XX:-Inline"], classes.path(), "Known");
+        let samples = of_java(&recorded);
+        assert!(whole_share(&samples) > 0.99, "{}: {}", jdk.version, whole_share(&samples));
+        let (mut edges, mut exact) = (0, 0);
+        for sample in samples.iter().filter(|sample| sample.is_unwound()) {
+            let names = sample.names("user");
+            for pair in names.windows(2).filter(|pair| pair[1] != "Interpreter") {
+                let Some((_, callers)) = CALLERS.iter().find(|it| it.0 == pair[0]) else { continue };
+                edges += 1;
+                assert!(callers.contains(&pair[1]), "{}: {names:?}", jdk.version);
+            }
+            // The interpreter has frames of the same functions, whose names are not known.
+            let java = names.iter().position(|name| name.starts_with("StubRoutines"));
+            let java = &names[..java.filter(|_| names[0] == "Known.bottom").unwrap_or(0)];
+            if java.contains(&"Known.rec") || java.contains(&"Known.recA") {
+                exact += 1;
+                // The leaf, the recursion, the phase, and `main`.
+                let depth = if java.contains(&"Known.rec") { 1 + 41 + 2 } else { 1 + 61 + 2 };
+                assert_eq!(java.len(), depth, "{}: {names:?}", jdk.version);
+            }
+        }
+        assert!(edges > 2000 && exact > 30, "{}: {edges} edges, {exact} recursions", jdk.version);
+        let quality = recorded.json("health", &[]);
+        assert!(quality["named_share"].as_f64() > Some(0.98), "{}: {quality}", jdk.version);
+    }
+}
+
+#[test]
+fn root_java_is_whole_however_it_is_compiled() {
+    for jdk in at_hand() {
+        let classes = compiled(&jdk, "Known.java");
+        for flags in [&[][..], &["-Xint"], &["-XX:TieredStopAtLevel=1"], &["-XX:-TieredCompilation"]] {
+            let recorded = recorded(&jdk, flags, classes.path(), "Known");
+            let whole = whole_share(&of_java(&recorded));
+            assert!(whole > 0.99, "{} {flags:?}: {whole}", jdk.version);
+        }
+    }
+}
+
+#[test]
+fn root_a_virtual_thread_whose_callers_are_in_the_heap_is_cut() {
+    let mut all = at_hand();
+    all.retain(|jdk| jdk.version >= 21);
+    if all.is_empty() {
+        skip("no Java here has virtual threads: they came with 21");
+    }
+    for jdk in all {
+        let classes = compiled(&jdk, "Virtual.java");
+        let recorded = recorded(&jdk, &[], classes.path(), "Virtual");
+        let mut samples = of_java(&recorded);
+        samples.retain(|sample| sample.names("user").contains(&"Virtual.spin"));
+        let barrier = |sample: &Sample| {
+            sample.names("user").iter().position(|name| name.starts_with("StubRoutines (continuation"))
+        };
+        let cut: Vec<&Sample> = samples.iter().filter(|sample| barrier(sample).is_some()).collect();
+        assert!(cut.len() > 500, "{} of {}", cut.len(), samples.len());
+        for sample in cut {
+            let names = sample.names("user");
+            assert_eq!(
+                (barrier(sample), &sample.0["ended"]),
+                (Some(names.len() - 1), &"no_rules".into()),
+                "{names:?}"
+            );
+        }
+    }
+}
