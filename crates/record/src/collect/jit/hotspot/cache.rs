@@ -10,8 +10,7 @@
 use std::ops::Range;
 
 use super::super::MAX_NAME_BYTES;
-use super::super::read_at::u64_at;
-use super::structs::{Field, Structs, word};
+use super::structs::{Field, Reader, Structs, in_bytes};
 use crate::foreign::memory::Memory;
 
 /// The most heaps of a code cache; there are three.
@@ -167,7 +166,8 @@ impl Cache {
                 pool_bytes: structs.size("ConstantPool")?,
             })
         };
-        let call_stub = variable("StubRoutines._call_stub_return_address").and_then(|at| word(memory, at));
+        let there = Reader::there(memory);
+        let call_stub = variable("StubRoutines._call_stub_return_address").and_then(|at| there.word(at));
         Some(Self { heaps, heap, blob, method: names(), call_stub })
     }
 
@@ -178,20 +178,21 @@ impl Cache {
 
     /// Lists the heaps of the cache.
     pub(super) fn heaps(&self, memory: &Memory<'_>) -> Option<Vec<Segments>> {
+        let there = Reader::there(memory);
         let heaps = match self.heaps {
-            Err(at) => vec![word(memory, at)?],
+            Err(at) => vec![there.word(at)?],
             Ok(at) => {
-                let array = word(memory, at)?;
-                let len = number(memory, array, self.heap.len?)?.min(MAX_HEAPS);
-                let data = word(memory, array.checked_add(self.heap.data?.at)?)?;
-                (0..len).map(|it| word(memory, data.checked_add(8 * it)?)).collect::<Option<_>>()?
+                let array = there.word(at)?;
+                let len = there.number(array, self.heap.len?)?.min(MAX_HEAPS);
+                let data = there.word(array.checked_add(self.heap.data?.at)?)?;
+                (0..len).map(|it| there.word(data.checked_add(8 * it)?)).collect::<Option<_>>()?
             }
         };
         let segments = |heap: u64| {
             let space = heap.checked_add(self.heap.memory.at)?;
-            let range = number(memory, space, self.heap.low)?..number(memory, space, self.heap.high)?;
-            let map = number(memory, heap.checked_add(self.heap.segments.at)?, self.heap.low)?;
-            let shift = u32::try_from(number(memory, heap, self.heap.shift)?).ok()?;
+            let range = there.number(space, self.heap.low)?..there.number(space, self.heap.high)?;
+            let map = there.number(heap.checked_add(self.heap.segments.at)?, self.heap.low)?;
+            let shift = u32::try_from(there.number(heap, self.heap.shift)?).ok()?;
             let is_right = range.start < range.end && range.end - range.start <= MAX_CACHE && shift < 32;
             is_right.then_some(Segments { memory: range, map, shift })
         };
@@ -203,11 +204,11 @@ impl Cache {
         let mut segment = address.checked_sub(heap.memory.start)? >> heap.shift;
         // Most blocks are shorter than what is read at once.
         let first = segment.saturating_sub(MAP_AHEAD);
-        let map = memory.bring(heap.map.checked_add(first)?, (segment - first + 1) as usize)?;
+        let map = memory.read_up_to(heap.map.checked_add(first)?, (segment - first + 1) as usize);
         for _ in 0..MAX_STEPS {
             let back = match segment.checked_sub(first).and_then(|at| map.get(at as usize)) {
                 Some(back) => *back,
-                None => *memory.bring(heap.map.checked_add(segment)?, 1)?.first()?,
+                None => *memory.read_up_to(heap.map.checked_add(segment)?, 1).first()?,
             };
             match back {
                 FREE => return None,
@@ -223,7 +224,7 @@ impl Cache {
 
     /// Reads the piece of code in a block.
     fn piece(&self, memory: &Memory<'_>, block: u64, shift: u32) -> Option<Piece> {
-        let head = memory.bring(block, MAX_HEAD)?;
+        let head = memory.read_up_to(block, MAX_HEAD);
         let len = in_bytes(&head, 0, self.heap.block_len)?;
         let len = len.checked_mul(1 << shift).filter(|len| *len <= MAX_CACHE)?;
         (in_bytes(&head, 0, self.heap.block_used)? & 0xff != 0).then_some(())?;
@@ -255,7 +256,7 @@ impl Cache {
 
     /// Reads what a piece of code is, and its name: `Class.method`, or what HotSpot calls it.
     pub(super) fn describe(&self, memory: &Memory<'_>, piece: &Piece) -> Option<(Kind, Vec<u8>)> {
-        let called = memory.bring(piece.called, MAX_BLOB_NAME)?;
+        let called = Reader::any(memory).bytes(piece.called, MAX_BLOB_NAME)?;
         let called: Vec<u8> = called.into_iter().take_while(|byte| *byte != 0).collect();
         let kind = match &called[..] {
             b"nmethod" | b"native nmethod" => Kind::Method,
@@ -271,36 +272,22 @@ impl Cache {
     /// Reads `Class.method`, given the address of a method.
     fn method_name(&self, memory: &Memory<'_>, method: u64) -> Option<Vec<u8>> {
         let of = self.method.as_ref()?;
-        let constant = number(memory, method, of.constant)?;
-        let pool = number(memory, constant, of.pool)?;
-        let entry = of.pool_bytes.checked_add(8 * number(memory, constant, of.name)?)?;
+        let any = Reader::any(memory);
+        let constant = any.number(method, of.constant)?;
+        let pool = any.number(constant, of.pool)?;
+        let entry = of.pool_bytes.checked_add(8 * any.number(constant, of.name)?)?;
         let symbol = |at: u64| {
-            let len = number(memory, at, of.symbol_len)?.min(MAX_NAME_BYTES as u64);
-            memory.bring(at.checked_add(of.symbol.at)?, len as usize)
+            let len = any.number(at, of.symbol_len)?.min(MAX_NAME_BYTES as u64);
+            any.bytes(at.checked_add(of.symbol.at)?, len as usize)
         };
-        let name = symbol(word(memory, pool.checked_add(entry)?)?)?;
-        let class = number(memory, pool, of.holder)?;
-        let mut class = symbol(number(memory, class, of.class_name)?)?;
+        let name = symbol(any.word(pool.checked_add(entry)?)?)?;
+        let class = any.number(pool, of.holder)?;
+        let mut class = symbol(any.number(class, of.class_name)?)?;
         class.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'.');
         let mut whole = [&class[..], b".", &name].concat();
         whole.truncate(MAX_NAME_BYTES);
         (!whole.contains(&0)).then_some(whole)
     }
-}
-
-/// Reads a number in a structure at an address.
-fn number(memory: &Memory<'_>, at: u64, field: Field) -> Option<u64> {
-    let bytes = memory.bring(at.checked_add(field.at)?, usize::from(field.width))?;
-    in_bytes(&bytes, 0, Field { at: 0, ..field })
-}
-
-/// Reads a number in the bytes of a structure that begins at `from`.
-fn in_bytes(bytes: &[u8], from: usize, field: Field) -> Option<u64> {
-    let at = from.checked_add(usize::try_from(field.at).ok()?)?;
-    let mut word = [0; 8];
-    let width = usize::from(field.width);
-    word[..width].copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
-    Some(u64_at(&word, 0))
 }
 
 fn signed(value: u64, width: u8) -> i64 {

@@ -5,9 +5,13 @@
 //! |---|---|
 //! | `structs` | what the library says |
 //! | `cache` | the code cache: the piece of code at an address |
+//! | `frame` | how the frame of a caller is found |
+//! | `flow` | where a compiled method has its frame |
 //! | `frames` | where the frame of a piece of code is, as unwind tables |
 
 mod cache;
+mod flow;
+mod frame;
 mod frames;
 mod structs;
 
@@ -23,7 +27,9 @@ use crate::foreign::memory::Memory;
 use crate::proc::maps;
 use crate::track::jit::Piece;
 use cache::{Cache, Kind};
-use frames::{BEFORE, FROM, Frames, Hit, MAX_PROLOGUE, SHARED};
+use flow::MAX_CODE;
+use frame::SHARED;
+use frames::{BEFORE, FROM, Frames, Hit};
 use structs::Structs;
 
 /// The most pieces of code of a process that are read; a large server has 20,000.
@@ -92,8 +98,9 @@ impl HotSpot {
             (self.pieces < MAX_PIECES).then_some(())?;
             self.pieces += 1;
             let (kind, name) = cache.describe(memory, &piece)?;
-            let begin = piece.code.start..piece.code.end.min(piece.code.start + MAX_PROLOGUE);
-            let frames = Frames::new(kind, &piece, &code(memory, &begin));
+            let is_followed = kind == Kind::Method && piece.code.end - piece.code.start <= MAX_CODE;
+            let code = if is_followed { code(memory, &piece.code) } else { Vec::new() };
+            let frames = Frames::new(kind, &piece, &code);
             at_its_place.push(Found { piece, kind, name, since_ns: now_ns, until_ns: 0, frames });
         }
         at_its_place.last_mut()?.hit(memory, cache, address)
@@ -148,6 +155,9 @@ impl Found {
     fn tables(&self, part: &Range<u64>) -> Vec<u8> {
         let code = &self.piece.code;
         let mut bytes = Vec::new();
+        if cfg!(not(target_arch = "x86_64")) {
+            return bytes;
+        }
         for (range, own) in self.frames.tables(code.end - code.start) {
             let range = code.start + range.start..code.start + range.end;
             Registered::made(range, &SHARED, own).append(part, &mut bytes);
@@ -172,7 +182,7 @@ impl Found {
 
 /// Reads code.
 fn code(memory: &Memory<'_>, range: &Range<u64>) -> Vec<u8> {
-    memory.bring(range.start, (range.end - range.start) as usize).unwrap_or_default()
+    memory.read_up_to(range.start, (range.end - range.start) as usize)
 }
 
 /// Finds the code cache of a process, if it is a virtual machine.

@@ -38,8 +38,10 @@ pub(super) struct Structs {
 impl Structs {
     /// Reads the tables of the library that is mapped at an address.
     pub(super) fn read(memory: &Memory<'_>, base: u64) -> Option<Self> {
+        // The texts of the tables were never read by the process.
+        let memory = Reader::any(memory);
         let symbols = Symbols::read(memory, base)?;
-        let value = |name: &str| word(memory, symbols.find(name)?);
+        let value = |name: &str| memory.word(symbols.find(name)?);
         let mut structs = Self::default();
         let [of_type, of_field, kind, is_static, offset, address] =
             ["TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"]
@@ -98,9 +100,48 @@ fn width(kind: &str) -> u8 {
     }
 }
 
-/// Reads a word.
-pub(super) fn word(memory: &Memory<'_>, at: u64) -> Option<u64> {
-    Some(u64_at(&memory.bring(at, 8)?, 0))
+/// Reads memory of a process: all of it, or only what is there, so that no file system is asked for it, which may not answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a> {
+    memory: &'a Memory<'a>,
+    brings: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn any(memory: &'a Memory<'a>) -> Self {
+        Self { memory, brings: true }
+    }
+
+    pub(super) fn there(memory: &'a Memory<'a>) -> Self {
+        Self { memory, brings: false }
+    }
+
+    /// Reads bytes; `None` if one of them cannot be read.
+    pub(super) fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        if self.brings {
+            return self.memory.bring(at, len);
+        }
+        Some(self.memory.read_up_to(at, len)).filter(|bytes| bytes.len() == len)
+    }
+
+    pub(super) fn word(&self, at: u64) -> Option<u64> {
+        Some(u64_at(&self.bytes(at, 8)?, 0))
+    }
+
+    /// Reads a field of the structure at an address.
+    pub(super) fn number(&self, at: u64, field: Field) -> Option<u64> {
+        let bytes = self.bytes(at.checked_add(field.at)?, usize::from(field.width))?;
+        in_bytes(&bytes, 0, Field { at: 0, ..field })
+    }
+}
+
+/// Reads a field of the structure that begins at `from` in these bytes.
+pub(super) fn in_bytes(bytes: &[u8], from: usize, field: Field) -> Option<u64> {
+    let at = from.checked_add(usize::try_from(field.at).ok()?)?;
+    let mut word = [0; 8];
+    let width = usize::from(field.width);
+    word[..width].copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
+    Some(u64_at(&word, 0))
 }
 
 /// A table of rows that point to texts.
@@ -113,7 +154,7 @@ struct Table<'a> {
 
 impl Table<'_> {
     /// Hands over the rows with their texts.
-    fn rows(&self, memory: &Memory<'_>, mut each: impl FnMut(&[u8], &[String])) -> Option<()> {
+    fn rows(&self, memory: Reader<'_>, mut each: impl FnMut(&[u8], &[String])) -> Option<()> {
         let stride = usize::try_from(self.stride).ok().filter(|it| (8..=256).contains(it))?;
         self.texts.iter().all(|off| off + 8 <= self.stride).then_some(())?;
         let pointer = |row: &[u8], off: u64| u64_at(row, off as usize);
@@ -122,7 +163,7 @@ impl Table<'_> {
             let row = match rows.get(position * stride..(position + 1) * stride) {
                 Some(row) => row,
                 None => {
-                    let more = memory.bring(self.at.checked_add(rows.len() as u64)?, 128 * stride);
+                    let more = memory.bytes(self.at.checked_add(rows.len() as u64)?, 128 * stride);
                     rows.extend(more?);
                     rows.get(position * stride..(position + 1) * stride)?
                 }
@@ -138,7 +179,7 @@ impl Table<'_> {
         }
         let texts = texts?;
         let len = texts.end.checked_sub(texts.start).filter(|len| *len < MAX_TEXT)?;
-        let bytes = memory.bring(texts.start, len as usize + MAX_WORD)?;
+        let bytes = memory.bytes(texts.start, len as usize + MAX_WORD)?;
         let text = |at: u64| {
             let from =
                 at.checked_sub(texts.start).and_then(|off| bytes.get(off as usize..)).unwrap_or_default();
@@ -175,16 +216,16 @@ const DT_STRSZ: u64 = 10;
 const SYMBOL_BYTES: usize = 24;
 
 impl Symbols {
-    fn read(memory: &Memory<'_>, base: u64) -> Option<Self> {
-        let header = memory.bring(base, 64).filter(|it| it.starts_with(b"\x7fELF\x02\x01"))?;
+    fn read(memory: Reader<'_>, base: u64) -> Option<Self> {
+        let header = memory.bytes(base, 64).filter(|it| it.starts_with(b"\x7fELF\x02\x01"))?;
         let count = usize::from(u16::from_le_bytes([header[PHNUM], header[PHNUM + 1]]));
-        let segments = memory.bring(base.checked_add(u64_at(&header, PHOFF))?, count * SEGMENT_BYTES)?;
+        let segments = memory.bytes(base.checked_add(u64_at(&header, PHOFF))?, count * SEGMENT_BYTES)?;
         let segment = |kind: u32| segments.chunks_exact(SEGMENT_BYTES).find(|it| u32_at(it, 0) == kind);
         // What addresses in the file count from.
         let bias = base.wrapping_sub(u64_at(segment(PT_LOAD)?, 16));
         let dynamic = segment(PT_DYNAMIC)?;
         let len = usize::try_from(u64_at(dynamic, 40)).ok().filter(|len| *len <= 1 << 16)?;
-        let dynamic = memory.bring(bias.wrapping_add(u64_at(dynamic, 16)), len)?;
+        let dynamic = memory.bytes(bias.wrapping_add(u64_at(dynamic, 16)), len)?;
         let value = |tag: u64| {
             let entry = dynamic.as_chunks::<16>().0.iter().find(|it| u64_at(*it, 0) == tag)?;
             Some(u64_at(entry, 8))
@@ -194,8 +235,8 @@ impl Symbols {
         let (symbols, names) = (address(DT_SYMTAB)?, address(DT_STRTAB)?);
         // Linkers put the names behind the symbols; no entry has their number.
         let len = names.checked_sub(symbols).filter(|len| *len <= MAX_SYMBOLS)?;
-        let entries = memory.bring(symbols, len as usize)?;
-        let names = memory.bring(names, value(DT_STRSZ).filter(|len| *len <= MAX_SYMBOLS)? as usize)?;
+        let entries = memory.bytes(symbols, len as usize)?;
+        let names = memory.bytes(names, value(DT_STRSZ).filter(|len| *len <= MAX_SYMBOLS)? as usize)?;
         Some(Self { base: bias, entries, names })
     }
 
