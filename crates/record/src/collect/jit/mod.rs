@@ -35,6 +35,7 @@ use super::room::{HeldFile, Room};
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile, Meta};
 use crate::machine::identity::{Identity, MapFile};
+use crate::sys::clock;
 use crate::track::jit::{Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
@@ -59,12 +60,12 @@ const EAGER_LOOKS: u32 = 20;
 const SEARCHES: u32 = 8;
 /// How often new addresses are looked up in virtual machines, and for how long in one of them.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
-const LOOK_UP_AT_ONCE: Duration = Duration::from_millis(20);
+const LOOK_UP_AT_ONCE: Duration = Duration::from_millis(40);
 /// The part of the time of a recording that this may take, and what it may take besides.
-const LOOK_UP_PART: u32 = 10;
-const LOOK_UP_AT_FIRST: Duration = Duration::from_millis(200);
-/// How long it may take in one of them when the recording has ended.
-const LOOK_UP_AT_LAST: Duration = Duration::from_secs(1);
+const LOOK_UP_PART: u32 = 5;
+const LOOK_UP_AT_FIRST: Duration = Duration::from_secs(1);
+/// How long it may take in all of them when the recording has ended.
+const LOOK_UP_AT_LAST: Duration = Duration::from_secs(3);
 /// The longest name that is kept, bytes.
 const MAX_NAME_BYTES: usize = 4 << 10;
 
@@ -111,6 +112,8 @@ pub(crate) struct Jit {
     started: Instant,
     looked_up: Instant,
     looked_up_for: Duration,
+    /// Until when, after the end of the recording.
+    look_up_until: Option<Instant>,
     /// The processor counter when the recording began.
     began: Option<Reading>,
     pub(crate) told: JitCounts,
@@ -144,9 +147,8 @@ struct Life {
     searches: u32,
     searched: usize,
     hotspot: HotSpot,
-    /// The addresses that were not looked up there yet, and when the last address was hit.
+    /// The addresses that were not looked up there yet, and how long that took up to now.
     fresh: Vec<Avma>,
-    latest_ns: u64,
     looked_up: Duration,
 }
 
@@ -181,6 +183,7 @@ impl Jit {
             started: Instant::now(),
             looked_up: Instant::now(),
             looked_up_for: Duration::ZERO,
+            look_up_until: None,
             began: Reading::now(),
             told,
         }
@@ -217,13 +220,13 @@ impl Jit {
         self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
         // Code that was hit may be gone soon: while a program warms up, a virtual machine replaces it all the time.
         if self.looked_up.elapsed() > LOOK_UP_EVERY {
-            self.look_up(Life::look_up);
+            self.look_up();
         }
     }
 
     /// Looks into virtual machines, those first that took the least time, and a part of all time in total: the ring must not fill up
     /// meanwhile.
-    fn look_up(&mut self, look: impl Fn(&mut Life, &Memory<'_>, Instant)) {
+    fn look_up(&mut self) {
         let most = self.started.elapsed() / LOOK_UP_PART + LOOK_UP_AT_FIRST;
         let mut lives: Vec<_> = self.lives.iter_mut().filter(|(_, life)| !life.hits.is_empty()).collect();
         lives.sort_by_key(|(_, life)| life.looked_up);
@@ -232,7 +235,9 @@ impl Jit {
                 break;
             }
             let begun = Instant::now();
-            look(life, &Memory::of(*tgid, &self.door), begun + LOOK_UP_AT_ONCE);
+            let (memory, until) = (Memory::of(*tgid, &self.door), begun + LOOK_UP_AT_ONCE);
+            life.check(&memory, until);
+            life.look_up(&memory, until);
             life.looked_up += begun.elapsed();
             self.looked_up_for += begun.elapsed();
         }
@@ -243,10 +248,7 @@ impl Jit {
     pub(super) fn take_rows(&mut self) -> Vec<Made> {
         self.look_where(|_| true);
         self.lives.iter_mut().for_each(|(tgid, life)| life.search_tables(&Memory::of(*tgid, &self.door)));
-        self.look_up(|life, memory, until| {
-            life.check(memory, until);
-            life.look_up(memory, until);
-        });
+        self.look_up();
         let answers = self.teller.as_mut().map(Teller::take_answers);
         answers.into_iter().flatten().for_each(|answer| self.take(answer));
         std::mem::take(&mut self.rows)
@@ -257,6 +259,7 @@ impl Jit {
         let mut tgids: Vec<u32> = self.lives.keys().copied().collect();
         tgids.sort_unstable();
         let until = Instant::now() + teller::PATIENCE;
+        self.look_up_until = Some(Instant::now() + LOOK_UP_AT_LAST);
         for tgid in tgids {
             self.end(tgid, true, Some(until));
         }
@@ -311,7 +314,6 @@ impl Jit {
                 life.since_ns = life.since_ns.min(time_ns);
                 let is_new = life.hits.insert(address);
                 life.fresh.extend(is_new.then_some(address));
-                life.latest_ns = time_ns;
                 self.hit_count += usize::from(is_new);
             }
             _ => self.told.left_out += 1,
@@ -395,8 +397,10 @@ impl Jit {
         let sources: Vec<NamesFile> = sources.into_iter().flatten().collect();
         let memory = Memory::of(tgid, &self.door);
         life.search_tables(&memory);
-        let now = Instant::now();
-        life.look_up(&memory, until.map_or(now + LOOK_UP_AT_ONCE, |until| until.min(now + LOOK_UP_AT_LAST)));
+        let at_once = Instant::now() + LOOK_UP_AT_ONCE;
+        let last = self.look_up_until.unwrap_or(at_once);
+        life.look_up(&memory, last);
+        life.hotspot.check(&memory, clock::monotonic_ns(), last);
         let registered = std::mem::take(&mut life.registered).into_values().flatten().collect();
         let in_memory = InMemory { registered, hotspot: std::mem::take(&mut life.hotspot) };
         if sources.is_empty() {
@@ -436,13 +440,13 @@ impl Life {
         let mut fresh = std::mem::take(&mut self.fresh);
         if !fresh.is_empty() {
             fresh.sort_unstable();
-            self.fresh = self.hotspot.look_up(memory, self.latest_ns, Requested::new(&fresh), until);
+            self.fresh = self.hotspot.look_up(memory, clock::monotonic_ns(), Requested::new(&fresh), until);
         }
     }
 
     /// Looks up anew what was replaced.
     fn check(&mut self, memory: &Memory<'_>, until: Instant) {
-        for gone in self.hotspot.check(memory, self.latest_ns, until) {
+        for gone in self.hotspot.check(memory, clock::monotonic_ns(), until) {
             self.fresh.extend(self.hits.iter().filter(|at| gone.contains(&at.0)));
         }
     }

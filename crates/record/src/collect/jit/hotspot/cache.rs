@@ -26,6 +26,9 @@ const FREE: u8 = 0xff;
 /// The most bytes of the head of a blob, and of the name of one that is no method.
 const MAX_HEAD: usize = 512;
 const MAX_BLOB_NAME: usize = 128;
+/// The least bytes of a head, and the bytes of the cache that are read at once.
+const MIN_HEAD: usize = 64;
+const WINDOW: usize = 128 << 10;
 
 /// Where HotSpot has what is read.
 #[derive(Debug)]
@@ -35,7 +38,8 @@ pub(super) struct Cache {
     heap: Heap,
     blob: Blob,
     method: Option<Names>,
-    /// The return address of the code that calls Java methods.
+    /// The variable with the return address of the code that calls Java methods, and that address.
+    call_stub_at: Option<u64>,
     call_stub: Option<u64>,
 }
 
@@ -63,6 +67,7 @@ struct Blob {
     frame_size: Field,
     frame_complete: Field,
     method: Field,
+    compilation: Option<Field>,
 }
 
 #[derive(Debug)]
@@ -96,17 +101,45 @@ pub(super) struct Piece {
     /// The addresses of what HotSpot calls it, and, of compiled code, of its method.
     called: u64,
     method: u64,
+    /// The number of its compilation: another method may come to all these places.
+    compilation: Option<u64>,
     /// Words of a frame, with the return address; at most 0 if it has none of its own.
     pub(super) frame_words: i64,
     /// Where in the code the frame is complete; negative if nowhere.
     pub(super) frame_complete: i64,
 }
 
+/// A stretch of memory that was read.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Returns the first bytes of a block; `None` if they cannot be read.
+    fn head(&mut self, memory: &Memory<'_>, block: u64) -> Option<&[u8]> {
+        let within = |it: &Self| {
+            let off = usize::try_from(block.checked_sub(it.at)?).ok()?;
+            (off + MAX_HEAD <= it.bytes.len()).then_some(off)
+        };
+        let off = match within(self) {
+            Some(off) => off,
+            None => {
+                (self.at, self.bytes) = (block, memory.read_up_to(block, WINDOW));
+                0
+            }
+        };
+        let head = &self.bytes[off..self.bytes.len().min(off + MAX_HEAD)];
+        (head.len() >= MIN_HEAD).then_some(head)
+    }
+}
+
 #[cfg(test)]
 impl Piece {
     pub(super) fn of_test(frame_words: i64, frame_complete: i64) -> Self {
         let (block, code) = (0..4096, 64..4096);
-        Self { block, shift: 7, code, called: 0, method: 0, frame_words, frame_complete }
+        Self { block, shift: 7, code, called: 0, method: 0, compilation: None, frame_words, frame_complete }
     }
 }
 
@@ -126,7 +159,7 @@ pub(super) enum Kind {
 
 impl Cache {
     /// Finds the places in the structures; `None` if some are missing.
-    pub(super) fn new(structs: &Structs, memory: &Memory<'_>) -> Option<Self> {
+    pub(super) fn new(structs: &Structs) -> Option<Self> {
         let field = |names: &[&str]| structs.field(names);
         let variable = |name: &str| Some(field(&[name])?.at);
         let heaps = variable("CodeCache._heaps").map(Ok).or_else(|| variable("CodeCache._heap").map(Err))?;
@@ -153,6 +186,7 @@ impl Cache {
             frame_size: field(&["CodeBlob._frame_size"])?,
             frame_complete: field(&["CodeBlob._frame_complete_offset"])?,
             method: field(&["nmethod._method", "CompiledMethod._method"])?,
+            compilation: field(&["nmethod._compile_id"]),
         };
         let names = || {
             Some(Names {
@@ -166,9 +200,8 @@ impl Cache {
                 pool_bytes: structs.size("ConstantPool")?,
             })
         };
-        let there = Reader::there(memory);
-        let call_stub = variable("StubRoutines._call_stub_return_address").and_then(|at| there.word(at));
-        Some(Self { heaps, heap, blob, method: names(), call_stub })
+        let call_stub_at = variable("StubRoutines._call_stub_return_address");
+        Some(Self { heaps, heap, blob, method: names(), call_stub_at, call_stub: None })
     }
 
     /// Returns true if an address is the one to which the first Java method of a thread returns.
@@ -177,8 +210,10 @@ impl Cache {
     }
 
     /// Lists the heaps of the cache.
-    pub(super) fn heaps(&self, memory: &Memory<'_>) -> Option<Vec<Segments>> {
+    pub(super) fn heaps(&mut self, memory: &Memory<'_>) -> Option<Vec<Segments>> {
         let there = Reader::there(memory);
+        // It is set after the first heap was made.
+        self.call_stub = self.call_stub_at.and_then(|at| there.word(at));
         let heaps = match self.heaps {
             Err(at) => vec![there.word(at)?],
             Ok(at) => {
@@ -214,7 +249,8 @@ impl Cache {
                 FREE => return None,
                 0 => {
                     let block = heap.memory.start + (segment << heap.shift);
-                    return self.piece(memory, block, heap.shift).filter(|it| it.block.contains(&address));
+                    let head = memory.read_up_to(block, MAX_HEAD);
+                    return self.piece(&head, block, heap.shift).filter(|it| it.block.contains(&address));
                 }
                 back => segment = segment.checked_sub(u64::from(back))?,
             }
@@ -222,15 +258,14 @@ impl Cache {
         None
     }
 
-    /// Reads the piece of code in a block.
-    fn piece(&self, memory: &Memory<'_>, block: u64, shift: u32) -> Option<Piece> {
-        let head = memory.read_up_to(block, MAX_HEAD);
-        let len = in_bytes(&head, 0, self.heap.block_len)?;
+    /// Reads the piece of code in a block, given the first bytes of the block.
+    fn piece(&self, head: &[u8], block: u64, shift: u32) -> Option<Piece> {
+        let len = in_bytes(head, 0, self.heap.block_len)?;
         let len = len.checked_mul(1 << shift).filter(|len| *len <= MAX_CACHE)?;
-        (in_bytes(&head, 0, self.heap.block_used)? & 0xff != 0).then_some(())?;
+        (in_bytes(head, 0, self.heap.block_used)? & 0xff != 0).then_some(())?;
         let block = block..block.checked_add(len)?;
         let blob = block.start + self.heap.block_bytes;
-        let value = |field: Field| in_bytes(&head, self.heap.block_bytes as usize, field);
+        let value = |field: Field| in_bytes(head, self.heap.block_bytes as usize, field);
         let place = |field: Field| match self.blob.has_addresses {
             true => value(field),
             false => blob.checked_add(value(field)?),
@@ -244,14 +279,16 @@ impl Cache {
             code,
             called: value(self.blob.name)?,
             method: value(self.blob.method).unwrap_or(0),
+            compilation: self.blob.compilation.and_then(value),
             frame_words: signed(self.blob.frame_size)?,
             frame_complete: signed(self.blob.frame_complete)?,
         })
     }
 
-    /// Returns true if a piece of code is still there.
-    pub(super) fn has(&self, memory: &Memory<'_>, piece: &Piece) -> bool {
-        self.piece(memory, piece.block.start, piece.shift).as_ref() == Some(piece)
+    /// Returns true if a piece of code is still there, and leaves the memory around it in the window; `None` if its memory cannot be read.
+    pub(super) fn has(&self, window: &mut Window, memory: &Memory<'_>, piece: &Piece) -> Option<bool> {
+        let head = window.head(memory, piece.block.start)?;
+        Some(self.piece(head, piece.block.start, piece.shift).as_ref() == Some(piece))
     }
 
     /// Reads what a piece of code is, and its name: `Class.method`, or what HotSpot calls it.

@@ -14,7 +14,7 @@ use super::flow::{Flow, follow};
 use super::frame::{ADVANCE, Frame};
 
 /// The bytes before an address that are looked at, and those from it on: up to the frame of the interpreter.
-pub(super) const BEFORE: u64 = 8;
+pub(super) const BEFORE: u64 = 96;
 pub(super) const FROM: u64 = 192;
 
 /// The code of a piece around a hit.
@@ -72,8 +72,12 @@ impl Frames {
                 }
             }
             Kind::Interpreter if has_frame(hit) => {}
+            // It may have called without its frame.
+            Kind::Interpreter => {
+                self.single.extend([hit.off.saturating_sub(1), hit.off].map(|off| (off, None)))
+            }
             // A caller has its frame; here it may be making it. A call is looked up one byte earlier.
-            Kind::Interpreter | Kind::Other => drop(self.single.insert(hit.off, None)),
+            Kind::Other => drop(self.single.insert(hit.off, None)),
             Kind::Stubs | Kind::Frameless => {}
         }
     }
@@ -115,12 +119,22 @@ impl Frames {
     }
 }
 
+/// Returns true if code of the interpreter has its frame: it is not about to make one, is not making one, and has not given one back. After an
+/// exception it does so before it calls, to find the handler in its caller.
+fn has_frame(hit: &Hit<'_>) -> bool {
+    let near = &hit.before[hit.before.len().saturating_sub(NEAR)..];
+    let makes_one = |code: &[u8]| code[0] == PUSH_RBP && MOV_RBP_RSP.iter().any(|mov| code[1..] == mov[..]);
+    // `leave`, the return address, and the stack pointer of the caller, from rbx.
+    let gives_one_back = |code: &[u8]| code[0] == LEAVE && code[1..].windows(3).any(|mov| mov == MOV_RSP_RBX);
+    let back = hit.before.windows(8).rposition(gives_one_back);
+    let has_returned = |code: &[u8]| code.windows(2).any(|jump| jump[0] == 0xff && jump[1] & 0xf8 == 0xe0);
+    let has_given_back = back.is_some_and(|at| !has_returned(&hit.before[at..]));
+    !has_given_back && !near.contains(&LEAVE) && ![near, hit.from].concat().windows(4).any(makes_one)
+}
+
 const PUSH_RBP: u8 = 0x55;
 const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x8b, 0xec], [0x48, 0x89, 0xe5]];
+const MOV_RSP_RBX: [u8; 3] = [0x48, 0x8b, 0xe3];
 const LEAVE: u8 = 0xc9;
-
-/// Returns true if code of the interpreter has its frame: it is not about to make one, is not making one, and has not just given one back.
-fn has_frame(hit: &Hit<'_>) -> bool {
-    let makes_one = |code: &[u8]| code[0] == PUSH_RBP && MOV_RBP_RSP.iter().any(|mov| code[1..] == mov[..]);
-    !hit.before.contains(&LEAVE) && ![hit.before, hit.from].concat().windows(4).any(makes_one)
-}
+/// How close an instruction is that makes or gives back a frame, bytes.
+const NEAR: usize = 8;

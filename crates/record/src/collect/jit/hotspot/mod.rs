@@ -15,8 +15,8 @@ mod frame;
 mod frames;
 mod structs;
 
-use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Instant;
 
 use icecore_elf::Avma;
@@ -26,7 +26,7 @@ use super::registered::Registered;
 use crate::foreign::memory::Memory;
 use crate::proc::maps;
 use crate::track::jit::Piece;
-use cache::{Cache, Kind};
+use cache::{Cache, Kind, Window};
 use flow::MAX_CODE;
 use frame::SHARED;
 use frames::{BEFORE, FROM, Frames, Hit};
@@ -34,10 +34,14 @@ use structs::Structs;
 
 /// The most pieces of code of a process that are read; a large server has 20,000.
 const MAX_PIECES: usize = 64 << 10;
-/// How often a library is asked that does not answer: it may not have begun yet.
-const MAX_TRIES: u32 = 16;
-/// How many of them are checked at one time.
-const CHECKED: usize = 256;
+/// How often a process is asked that does not answer: it may not have begun yet, or is no virtual machine.
+const MAX_TRIES: u32 = 32;
+/// How long code is taken to be where it was seen, ns.
+const SURE_NS: u64 = 100_000_000;
+/// After this time without a replacement, code is taken to stay until the process ends, ns.
+const QUIET_NS: u64 = 2_000_000_000;
+/// How many of them that lie before a new one are looked at.
+const NEIGHBOURS: usize = 64;
 
 /// The code of one virtual machine, as far as it was hit.
 #[derive(Debug, Default)]
@@ -49,6 +53,10 @@ pub(super) struct HotSpot {
     pieces: usize,
     /// Up to where it was checked whether it is still there.
     checked: u64,
+    /// When code was last found to be replaced.
+    replaced_ns: Option<u64>,
+    /// Addresses at which no code was found.
+    missed: BTreeSet<Avma>,
 }
 
 /// A piece of code that was hit.
@@ -58,8 +66,10 @@ struct Found {
     kind: Kind,
     name: Vec<u8>,
     since_ns: u64,
-    /// When it was found to be gone; 0: it was not.
-    until_ns: u64,
+    /// When it was last seen.
+    seen_ns: u64,
+    /// It was replaced, at some moment after that.
+    is_gone: bool,
     frames: Frames,
 }
 
@@ -72,53 +82,101 @@ impl HotSpot {
         hits: Requested<'_>,
         until: Instant,
     ) -> Vec<Avma> {
-        let mut left = Vec::new();
-        if self.cache.is_none() && self.tries < MAX_TRIES {
-            self.tries += 1;
+        if self.tries >= MAX_TRIES {
+            return Vec::new();
+        }
+        if self.cache.is_none() {
             self.cache = cache(memory);
         }
-        let heaps = self.cache.as_ref().and_then(|cache| cache.heaps(memory));
-        for heap in heaps.unwrap_or_default() {
+        let heaps = self.cache.as_mut().and_then(|cache| cache.heaps(memory));
+        let Some(heaps) = heaps.filter(|heaps| !heaps.is_empty()) else {
+            // It may not have begun.
+            self.tries += 1;
+            return hits.of(Avma(0), Avma(u64::MAX)).to_vec();
+        };
+        self.tries = 0;
+        let (mut left, mut missed) = (Vec::new(), BTreeSet::new());
+        for heap in heaps {
             for address in hits.of(Avma(heap.memory.start), Avma(heap.memory.end)) {
-                if Instant::now() < until {
-                    self.find(memory, &heap, address.0, now_ns);
-                } else {
+                if Instant::now() >= until {
                     left.push(*address);
+                } else if self.find(memory, &heap, address.0, now_ns).is_none()
+                    && !self.missed.contains(address)
+                {
+                    missed.insert(*address);
                 }
             }
         }
+        // Code may be there, and its block not marked yet: such an address is looked up once more.
+        left.extend(&missed);
+        self.missed = missed;
         left
     }
 
     fn find(&mut self, memory: &Memory<'_>, heap: &cache::Segments, address: u64, now_ns: u64) -> Option<()> {
         let cache = self.cache.as_ref()?;
+        let known = self.found.range_mut(..=address).next_back().and_then(|it| it.1.last_mut());
+        if let Some(known) = known.filter(|it| it.is_there(address, now_ns)) {
+            known.hit(memory, cache, address);
+            return Some(());
+        }
         let piece = cache.find(memory, heap, address)?;
         let at_its_place = self.found.entry(piece.code.start).or_default();
-        if at_its_place.last().is_none_or(|it| it.piece != piece || it.until_ns > 0) {
+        let is_new = at_its_place.last().is_none_or(|it| it.piece != piece || it.is_gone);
+        let whole = piece.code.clone();
+        if is_new {
             (self.pieces < MAX_PIECES).then_some(())?;
-            self.pieces += 1;
             let (kind, name) = cache.describe(memory, &piece)?;
             let is_followed = kind == Kind::Method && piece.code.end - piece.code.start <= MAX_CODE;
             let code = if is_followed { code(memory, &piece.code) } else { Vec::new() };
             let frames = Frames::new(kind, &piece, &code);
-            at_its_place.push(Found { piece, kind, name, since_ns: now_ns, until_ns: 0, frames });
+            self.pieces += 1;
+            for before in at_its_place.iter_mut() {
+                before.is_gone = true;
+                self.replaced_ns = Some(now_ns);
+            }
+            let (since_ns, seen_ns, is_gone) = (now_ns, now_ns, false);
+            at_its_place.push(Found { piece, kind, name, since_ns, seen_ns, is_gone, frames });
         }
-        at_its_place.last_mut()?.hit(memory, cache, address)
+        let last = at_its_place.last_mut()?;
+        last.seen_ns = now_ns;
+        last.hit(memory, cache, address);
+        if is_new {
+            self.replace(&whole);
+        }
+        Some(())
     }
 
-    /// Looks until a time whether the code that was found is still there, each time at other pieces; returns where it is not.
+    /// Ends what lay where a new piece lies, and began elsewhere.
+    fn replace(&mut self, by: &Range<u64>) {
+        for (start, found) in self.found.range_mut(..by.end).rev().take(NEIGHBOURS) {
+            let is_under = |it: &&mut Found| *start != by.start && it.piece.code.end > by.start;
+            found.iter_mut().filter(is_under).for_each(|it| it.is_gone = true);
+        }
+    }
+
+    /// Looks until a time whether the code that was found is still there, and the next time at the rest; returns where it is not.
     pub(super) fn check(&mut self, memory: &Memory<'_>, now_ns: u64, until: Instant) -> Vec<Range<u64>> {
         let Some(cache) = &self.cache else { return Vec::new() };
         let mut gone = Vec::new();
-        let behind = (Bound::Excluded(self.checked), Bound::Unbounded);
-        let next = self.found.range(behind).map(|it| *it.0).take(CHECKED).collect::<Vec<u64>>();
-        self.checked = next.last().copied().filter(|_| next.len() == CHECKED).unwrap_or(0);
-        for start in next {
-            let last = self.found.get_mut(&start).and_then(|it| it.last_mut());
-            let Some(last) = last.filter(|it| it.until_ns == 0) else { continue };
-            if Instant::now() < until && !cache.has(memory, &last.piece) {
-                last.until_ns = now_ns;
-                gone.push(last.piece.code.clone());
+        // Blocks lie side by side, so many are read at once.
+        let mut window = Window::default();
+        let from = std::mem::take(&mut self.checked);
+        for (start, found) in self.found.range_mut(from..) {
+            if Instant::now() >= until {
+                self.checked = *start;
+                break;
+            }
+            let Some(last) = found.last_mut().filter(|it| !it.is_gone) else { continue };
+            match cache.has(&mut window, memory, &last.piece) {
+                Some(true) => last.seen_ns = now_ns,
+                Some(false) => {
+                    last.is_gone = true;
+                    self.replaced_ns = Some(now_ns);
+                    gone.push(last.piece.code.clone());
+                }
+                // The process ends.
+                None => break,
             }
         }
         gone
@@ -126,13 +184,17 @@ impl HotSpot {
 
     /// Lists what was hit, as a report reads it: of two that lay at one place, the later one comes last.
     pub(super) fn pieces(&self) -> Vec<Piece> {
+        // Where code was replaced shortly before, none is taken to be there after it was last seen.
+        let last_ns = self.found.values().flatten().map(|it| it.seen_ns).max().unwrap_or(0);
+        let is_replaced = self.replaced_ns.is_some_and(|at| at + QUIET_NS > last_ns);
         let piece = |it: &Found| {
             let code = &it.piece.code;
+            let ends = it.is_gone || is_replaced && it.kind == Kind::Method;
             Piece {
                 start: Avma(code.start),
                 end: Avma(code.end),
                 since_ns: it.since_ns,
-                until_ns: it.until_ns,
+                until_ns: if ends { it.seen_ns.max(it.since_ns + 1) } else { 0 },
                 name: it.name.clone(),
                 rules: it.tables(code),
                 ..Piece::default()
@@ -151,6 +213,15 @@ impl HotSpot {
 }
 
 impl Found {
+    /// Returns true if it is known to be at an address: it was seen just now, or never goes.
+    fn is_there(&self, address: u64, now_ns: u64) -> bool {
+        let is_sure = match self.kind {
+            Kind::Interpreter | Kind::Stubs => true,
+            Kind::Method | Kind::Frameless | Kind::Other => now_ns - self.seen_ns < SURE_NS,
+        };
+        !self.is_gone && self.piece.code.contains(&address) && is_sure
+    }
+
     /// Writes the unwind tables of it, as those of a part of its code.
     fn tables(&self, part: &Range<u64>) -> Vec<u8> {
         let code = &self.piece.code;
@@ -170,12 +241,15 @@ impl Found {
         let off = address.checked_sub(whole.start).filter(|_| address < whole.end)?;
         if cache.is_entry(address) {
             self.frames.called(off);
-        } else if self.kind != Kind::Stubs {
-            let around = whole.start.max(address.saturating_sub(BEFORE))..whole.end.min(address + FROM);
-            let bytes = code(memory, &around);
-            let (before, from) = bytes.split_at_checked((address - around.start) as usize)?;
-            self.frames.hit(self.kind, &Hit { off, before, from });
+            return Some(());
         }
+        let is_looked_at = self.kind == Kind::Interpreter;
+        let (back, ahead) = if is_looked_at { (BEFORE, FROM) } else { (0, 0) };
+        let around =
+            whole.start.max(address.saturating_sub(back))..whole.end.min(address + ahead).max(address);
+        let bytes = if is_looked_at { code(memory, &around) } else { Vec::new() };
+        let (before, from) = bytes.split_at_checked((address - around.start) as usize).unwrap_or_default();
+        self.frames.hit(self.kind, &Hit { off, before, from });
         Some(())
     }
 }
@@ -188,7 +262,7 @@ fn code(memory: &Memory<'_>, range: &Range<u64>) -> Vec<u8> {
 /// Finds the code cache of a process, if it is a virtual machine.
 fn cache(memory: &Memory<'_>) -> Option<Cache> {
     let base = library(&memory.maps().ok()?)?;
-    Cache::new(&Structs::read(memory, base)?, memory)
+    Cache::new(&Structs::read(memory, base)?)
 }
 
 /// Finds where the library of a virtual machine is mapped.
