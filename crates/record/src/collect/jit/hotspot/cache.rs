@@ -26,6 +26,8 @@ const FREE: u8 = 0xff;
 /// The most bytes of the head of a blob, and of the name of one that is no method.
 const MAX_HEAD: usize = 512;
 const MAX_BLOB_NAME: usize = 128;
+/// The largest frame, words: as large as a stack of 8 MiB.
+const MAX_FRAME_WORDS: i64 = 1 << 20;
 /// The least bytes of a head, and the bytes of the cache that are read at once.
 const MIN_HEAD: usize = 64;
 const WINDOW: usize = 128 << 10;
@@ -273,6 +275,7 @@ impl Cache {
         let code = place(self.blob.code)?..place(self.blob.code_end)?;
         (block.start < code.start && code.start < code.end && code.end <= block.end).then_some(())?;
         let signed = |field: Field| value(field).map(|it| signed(it, field.width));
+        let frame_words = signed(self.blob.frame_size).filter(|words| *words <= MAX_FRAME_WORDS)?;
         Some(Piece {
             block,
             shift,
@@ -280,7 +283,7 @@ impl Cache {
             called: value(self.blob.name)?,
             method: value(self.blob.method).unwrap_or(0),
             compilation: self.blob.compilation.and_then(value),
-            frame_words: signed(self.blob.frame_size)?,
+            frame_words,
             frame_complete: signed(self.blob.frame_complete)?,
         })
     }
@@ -312,7 +315,7 @@ impl Cache {
         let any = Reader::any(memory);
         let constant = any.number(method, of.constant)?;
         let pool = any.number(constant, of.pool)?;
-        let entry = of.pool_bytes.checked_add(8 * any.number(constant, of.name)?)?;
+        let entry = any.number(constant, of.name)?.checked_mul(8)?.checked_add(of.pool_bytes)?;
         let symbol = |at: u64| {
             let len = any.number(at, of.symbol_len)?.min(MAX_NAME_BYTES as u64);
             any.bytes(at.checked_add(of.symbol.at)?, len as usize)

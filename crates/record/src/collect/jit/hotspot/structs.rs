@@ -54,9 +54,10 @@ impl Structs {
             texts: &[of_type, of_field, kind],
         };
         table.rows(memory, |row, texts| {
-            let number = |off: u64| row.get(off as usize..off as usize + 8).map(|bytes| u64_at(bytes, 0));
-            let is_static = row.get(is_static as usize..is_static as usize + 4).map(|it| u32_at(it, 0));
-            let (Some(is_static), Some(offset), Some(address)) = (is_static, number(offset), number(address))
+            let number = |at: u64, width: u8| in_bytes(row, 0, Field { at, width });
+            let is_static = number(is_static, 4);
+            let (Some(is_static), Some(offset), Some(address)) =
+                (is_static, number(offset, 8), number(address, 8))
             else {
                 return;
             };
@@ -72,8 +73,8 @@ impl Structs {
             texts: &[name],
         };
         table.rows(memory, |row, texts| {
-            if let (Some(bytes), [name]) = (row.get(size as usize..size as usize + 8), texts) {
-                structs.sizes.insert(name.clone(), u64_at(bytes, 0));
+            if let (Some(size), [name]) = (in_bytes(row, 0, Field { at: size, width: 8 }), texts) {
+                structs.sizes.insert(name.clone(), size);
             }
         })?;
         Some(structs)
@@ -156,7 +157,7 @@ impl Table<'_> {
     /// Hands over the rows with their texts.
     fn rows(&self, memory: Reader<'_>, mut each: impl FnMut(&[u8], &[String])) -> Option<()> {
         let stride = usize::try_from(self.stride).ok().filter(|it| (8..=256).contains(it))?;
-        self.texts.iter().all(|off| off + 8 <= self.stride).then_some(())?;
+        self.texts.iter().all(|off| *off <= self.stride - 8).then_some(())?;
         let pointer = |row: &[u8], off: u64| u64_at(row, off as usize);
         let (mut rows, mut texts): (Vec<u8>, Option<Range<u64>>) = (Vec::new(), None);
         for position in 0..MAX_ROWS {

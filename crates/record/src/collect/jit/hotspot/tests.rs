@@ -248,6 +248,17 @@ fn whatever_the_structures_say_it_ends() {
         assert!(found.pieces().len() <= 5);
         made.bytes[at] = before;
     }
+    // Each number as large as can be, and each text none.
+    for at in (0..made.used).step_by(8) {
+        let before: [u8; 8] = made.bytes[at..at + 8].try_into().expect("8 bytes");
+        for word in [u64::MAX, u64::MAX - 7, i64::MAX as u64] {
+            made.set(at, &word.to_le_bytes());
+            if before != [0; 8] {
+                assert!(made.found().pieces().len() <= 5);
+            }
+        }
+        made.set(at, &before);
+    }
     assert_eq!(made.found().pieces().len(), 2);
 }
 
@@ -319,6 +330,14 @@ fn a_method_has_its_frame_from_the_instruction_on_that_makes_it() {
     assert_eq!(known(&aligned, 4, &[5, 9, 10, 11]), [pushed(32), None, None, pushed(32)]);
     for code in [&[0x90; 20][..], &[0xff; 20], &[]] {
         assert_eq!(follow(code, 6), None);
+    }
+    let mut seed = 1_u64;
+    for _ in 0..4_000 {
+        let random = std::array::from_fn::<u8, 64, _>(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        });
+        assert!(follow(&[&begin[..], &random].concat(), 4).is_none_or(|flow| flow.made_at <= 5));
     }
     // It ends: a jump to itself, and one back that pushes more each time.
     assert!(follow(&[&begin[..], &[0xeb, 0xfe]].concat(), 4).is_some());
