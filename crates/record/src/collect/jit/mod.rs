@@ -289,7 +289,8 @@ impl Jit {
         self.rows.extend(rows);
     }
 
-    /// Makes rows of what the memory of a process told, besides those that its files name; the latter come behind them, and count.
+    /// Makes rows of what the memory of a process told of its code. The rows of its files are added after them, so these count where both name
+    /// the same code.
     fn rows_of_memory(&mut self, tgid: u32, since_ns: u64, in_memory: &InMemory, named: &[Made]) {
         self.rows.extend(unnamed(tgid, since_ns, &in_memory.registered, named));
         let before = self.rows.len();
