@@ -6,8 +6,11 @@ use std::process::Command;
 
 use icecore_tests::machine::{Recorded, Sample, needs, skip};
 
-/// The last tenths of a second may be cut: code of a program that ends was not looked at since.
 const SECONDS: &str = "4";
+
+/// The last samples may be cut: nobody knows whether code was still there after it was last looked at, up to 50 ms before the
+/// program ended, and more on a machine that is busy.
+const END_NS: u64 = 200_000_000;
 
 /// A virtual machine, and its version.
 struct Jdk {
@@ -52,15 +55,23 @@ fn recorded(jdk: &Jdk, flags: &[&str], classes: &Path, class: &str) -> Recorded 
     Recorded::new(&["-F", "997", "-q"], &command)
 }
 
-/// The samples that hit while Java ran.
+/// The samples that hit while Java ran, but for those of its end.
 fn of_java(recorded: &Recorded) -> Vec<Sample> {
     let is_java = |name: &&str| {
         ["Known", "Virtual", "java.", "Interpreter"].iter().any(|begin| name.starts_with(begin))
     };
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| sample.names("user").iter().any(is_java));
+    let end_ns = samples.iter().map(|sample| sample.number("time_ns")).max().unwrap_or(0) - END_NS;
+    samples.retain(|sample| sample.number("time_ns") < end_ns);
     assert!(samples.len() > 1000, "{} samples", samples.len());
     samples
+}
+
+/// Returns true if no frame of the stack is a guess.
+fn is_known(sample: &Sample) -> bool {
+    let frames = sample.0["frames"].as_array().expect("`frames` is a list");
+    frames.iter().all(|frame| frame.get("guessed").is_none())
 }
 
 fn whole_share(samples: &[Sample]) -> f64 {
@@ -87,9 +98,9 @@ fn root_java_without_a_flag_has_whole_stacks_and_each_caller() {
         let classes = compiled(&jdk, "Known.java");
         let recorded = recorded(&jdk, &["-XX:-Inline"], classes.path(), "Known");
         let samples = of_java(&recorded);
-        assert!(whole_share(&samples) > 0.99, "{}: {}", jdk.version, whole_share(&samples));
+        assert!(whole_share(&samples) > 0.98, "{}: {}", jdk.version, whole_share(&samples));
         let (mut edges, mut exact) = (0, 0);
-        for sample in samples.iter().filter(|sample| sample.is_unwound()) {
+        for sample in samples.iter().filter(|sample| sample.is_unwound() && is_known(sample)) {
             let names = sample.names("user");
             for pair in names.windows(2).filter(|pair| pair[1] != "Interpreter") {
                 let Some((_, callers)) = CALLERS.iter().find(|it| it.0 == pair[0]) else { continue };
