@@ -64,6 +64,7 @@ static __always_inline void begin_sample(struct scratch *scratch, __u32 event, _
 	record->event = event;
 	record->field_len = 0;
 	record->snapshot = 0;
+	record->interpreted = 0;
 	scratch->returns.is_in_kernel = 0;
 }
 

@@ -62,6 +62,34 @@ struct table_walk {
 	struct tree_search search;
 };
 
+/* The most interpreters that a thread can be in; a power of two. */
+#define MAX_STATES 4
+
+/* A run of the eval loop of an interpreter: an address in its machine frame, and the position of its outermost function. */
+struct interpreter_run {
+	__u64 at;
+	__u32 last;
+	__u32 zero;
+};
+
+/* The functions that an interpreter runs in a thread. */
+struct interpreted {
+	struct interpreter of;
+	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
+	 * of the stack comes to next, and that behind the last one. */
+	__u64 states[MAX_STATES];
+	struct interpreter_runs {
+		__u32 next;
+		__u32 end;
+	} of_states[MAX_STATES];
+	__u32 state_count;
+	__u32 run_count;
+	struct interpreter_run runs[MAX_INTERPRETER_RUNS];
+	struct interpreted_record record;
+	/* The number of the last record. */
+	__u64 sent;
+};
+
 /* The buffers of one program while it takes a sample. */
 struct scratch {
 	/* Kernel frames are written first and user frames after them, so that the record in the ring has no gap. */
@@ -73,6 +101,7 @@ struct scratch {
 	struct go_stacks go;
 	struct returns returns;
 	struct registers_record registers;
+	struct interpreted interpreted;
 	struct page_record page;
 	struct stack_record stack;
 	/* A power of two, like the frames. */

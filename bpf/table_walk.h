@@ -6,6 +6,7 @@
 #include "kernel.h"
 #include "code.h"
 #include "go.h"
+#include "interpreted.h"
 #include "maps.h"
 #include "returns.h"
 #include "scratch.h"
@@ -301,10 +302,12 @@ struct table_step {
 static long table_step(__u32 i, struct table_step *step)
 {
 	__u32 at = step->base + 1 + (i & (MAX_USER_FRAMES - 1));
+	__u64 sp = step->scratch->walk.sp;
 	__u64 address = step_out(step->slot);
 
 	if (!address || at >= 128 + MAX_USER_FRAMES)
 		return 1;
+	place_run(&step->scratch->interpreted, sp, step->scratch->walk.sp, i);
 	step->scratch->frames[at] = address;
 	step->len = i + 2;
 	return 0;
@@ -335,10 +338,12 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	walk->window_at = NO_WINDOW;
 	walk->code.range.len = 0;
 	forget_old_code(walk);
+	find_interpreted(slot);
 	scratch->frames[step.base] = walk->ip;
 	bpf_loop(MAX_USER_FRAMES - 1, table_step, &step, 0);
 	if (!walk->is_whole)
 		return 0;
+	send_interpreted(slot, scratch);
 	scratch->record.user_len = step.len;
 	scratch->record.user_end = WALK_BY_TABLES;
 	return 1;

@@ -6,6 +6,7 @@
 #include "kernel.h"
 #include "account.h"
 #include "go.h"
+#include "interpreted.h"
 #include "maps.h"
 #include "sample.h"
 #include "waits.h"
@@ -55,6 +56,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		count_loss(LOSS_TARGETS_FULL);
 	if (copy_mode == COPY_UNTRUSTED && parent_tgid != child_tgid)
 		inherit_trust(parent_tgid, child_tgid);
+	if (parent_tgid != child_tgid)
+		inherit_interpreter(parent_tgid, child_tgid);
 	shares_memory = parent_tgid != child_tgid && child->mm && child->mm == parent->mm;
 	send_task(RECORD_FORK, child, bpf_ktime_get_ns(), child->comm, parent_tgid, 0, shares_memory, wakeup_flags());
 	return 0;

@@ -151,6 +151,7 @@ static __always_inline void begin_wait_stack(struct sample_record *record, const
 	record->user_len = 1;
 	record->user_end = WALK_UNSAID;
 	record->snapshot = 0;
+	record->interpreted = 0;
 }
 
 /* Sends what was taken of a thread whose wait was sent: its user stack, and before that the copy. */

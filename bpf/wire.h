@@ -58,6 +58,9 @@ enum limits {
 	/* The bytes of what a tracepoint reports in which fields are found, a power of two; and the most bytes of a field in a sample. */
 	REPORTED_LEN = 512,
 	MAX_FIELD_LEN = 64,
+	/* The most frames of an interpreter in a sample, and the most runs of its eval loop; powers of two. */
+	MAX_INTERPRETED_FRAMES = 2048,
+	MAX_INTERPRETER_RUNS = 1024,
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
 #if defined(__TARGET_ARCH_x86)
@@ -98,6 +101,7 @@ enum record_type {
 	RECORD_WAIT = 11,
 	RECORD_WAIT_STACK = 12,
 	RECORD_NO_TABLE = 13,
+	RECORD_INTERPRETED = 14,
 	RECORD_PROCESS = 20,
 };
 
@@ -253,7 +257,8 @@ struct record_head {
  *   62    1  event        its position in the recording's list of events
  *   63    1  field_len    bytes; 0 if the sample has no field
  *   64    8  snapshot     number of the snapshot that came before in the same buffer; 0 if there is none
- *   72       kernel_len addresses, leaf first, then user_len addresses, leaf first
+ *   72    8  interpreted  number of the frames of an interpreter that came before in the same buffer; 0 if there are none
+ *   80       kernel_len addresses, leaf first, then user_len addresses, leaf first
  *            field_len bytes of a field of a tracepoint
  */
 struct sample_record {
@@ -266,6 +271,69 @@ struct sample_record {
 	__u8 event;
 	__u8 field_len;
 	__u64 snapshot;
+	__u64 interpreted;
+};
+
+/* Where an interpreter keeps its frames: an address, and offsets in bytes. In a frame they lie in the first 64 bytes. */
+struct interpreter {
+	/* The state of the interpreters of a process. */
+	__u64 runtime;
+	/* In it, the first interpreter; in an interpreter the next one, and its first thread. */
+	__u32 first_interpreter;
+	__u32 next_interpreter;
+	__u32 threads;
+	/* In a thread: the next one, its number in the C library (`pthread_self`), its innermost frame, or run if it `has_runs`. */
+	__u32 next_thread;
+	__u32 thread;
+	__u32 frame;
+	/* In a run of the eval loop (`_PyCFrame`): the innermost frame, and the run that called it; 0 if frames themselves tell. */
+	__u32 has_runs;
+	__u32 run_frame;
+	__u32 outer_run;
+	/* In a frame: the one that called it, its code, its instruction. */
+	__u32 previous;
+	__u32 code;
+	__u32 instruction;
+	/* In a code object: a number of four bytes that tells it from others, and its name if that number alone does not; else 0. */
+	__u32 number;
+	__u32 name;
+};
+
+/*
+ * A function that an interpreter runs.
+ *
+ *  off size
+ *    0    8  code           address of its code object
+ *    8    8  instruction    address
+ *   16    4  check          what tells the code object from others at its address
+ *   20    2  machine_frame  1 + the position in the stack of the frame whose eval loop runs this function and those before it, behind the
+ *                           last one that ran one; 0 if it is that of the next function that has one
+ *   22    2  is_innermost   1: nothing that this interpreter runs is in it; further ones belong to another interpreter
+ */
+struct interpreted_frame {
+	__u64 code;
+	__u64 instruction;
+	__u32 check;
+	__u16 machine_frame;
+	__u16 is_innermost;
+};
+
+/*
+ * The functions that interpreters run in the thread of the next sample of the same buffer: of each interpreter, the innermost first.
+ *
+ *  off size
+ *    0    4  type    RECORD_INTERPRETED
+ *    4    2  len     frames
+ *    6    2  end     enum walk_end
+ *    8    8  number  counts up in a buffer, from 1; the upper bits are the number of the buffer
+ *   16       frames; only so many are sent
+ */
+struct interpreted_record {
+	__u32 type;
+	__u16 len;
+	__u16 end;
+	__u64 number;
+	struct interpreted_frame frames[MAX_INTERPRETED_FRAMES];
 };
 
 /*

@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code", "fields"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 148, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 160, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -419,15 +419,16 @@ class Part:
     def jit_block(self, root):
         names, at, tables, table_at = root.bytes(60), 0, root.bytes(80), 0
         columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36)]
-        columns += [root.values(at) for at in (48, 68, 88, 100)]
+        columns += [root.values(at) for at in (48, 68, 88, 100, 148)]
         lines = iter(zip(*(root.values(at, False) for at in (112, 124, 136)), strict=True))
-        for tgid, start, length, since, lasted, name_len, rules_len, line_count in zip(*columns):
+        for tgid, start, length, since, lasted, name_len, rules_len, line_count, language in zip(*columns):
             need(at + name_len <= len(names) and table_at + rules_len <= len(tables), "bytes of names and tables")
             name = names[at : at + name_len].decode("utf-8", "replace")
             rules = tables[table_at : table_at + rules_len].hex()
             here = [list(next(lines)) for _ in range(line_count)]
             need(all(a[0] < b[0] for a, b in zip(here, here[1:])), "lines that ascend")
-            self.jit.append([tgid, start, start + length, since, since + lasted if lasted else 0, name, rules, here])
+            until = since + lasted if lasted else 0
+            self.jit.append([tgid, start, start + length, since, until, name, rules, here, language])
             at += name_len
             table_at += rules_len
         need(next(lines, None) is None, "rows for all lines")
@@ -675,11 +676,21 @@ def cgroup_at(part, places, process, thread, time):
 
 
 def frames(part, space, time, stack, is_user):
-    out = []
+    out, is_run = [], False
     while stack:
         if stack not in part.nodes:
             return out + [{"lost": True}]
         mark = part.marks.get(stack, 0)
+        if is_user and part.nodes[stack][1] is None and part.nodes[stack][2] >> 62 == 1:
+            # A function that an interpreter runs; the machine frame that runs it is the next one that is none.
+            stack, _, value = part.nodes[stack]
+            out.append({"address": value & ~(1 << 62)})
+            is_run = True
+            continue
+        if is_run:
+            is_run = False
+            stack = part.nodes[stack][0]
+            continue
         # The leaf and what was interrupted is where the CPU was, a caller is looked up one byte earlier.
         lookup = 0 if mark & 1 or not out else 1
         stack, image, value = part.nodes[stack]

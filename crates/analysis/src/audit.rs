@@ -13,7 +13,7 @@ use icecore_profile::map::Map;
 use icecore_profile::named::names::{Names, name};
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::stacks::hits::{Hit, Key};
-use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, locate, steps};
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator, locate, machine_steps};
 use icecore_profile::stacks::repair::Disagreement;
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{count, percent};
@@ -138,7 +138,7 @@ impl Audit {
 /// Lists the images of the frames of a user stack.
 fn images_of<'l>(locator: &'l Locator<'_>, key: &Key) -> impl Iterator<Item = Option<u32>> + 'l {
     let space = key.space;
-    steps(locator.tables, key.user).map(move |step| image_of(locator.user(space, step)))
+    machine_steps(locator.tables, key.user).map(move |step| image_of(locator.user(space, step)))
 }
 
 fn image_of(place: CodeLocation) -> Option<u32> {

@@ -10,6 +10,7 @@
 //! | [`depths`] | how deep stacks are, and which functions recur in them |
 //! | [`trend`] | shares over many recordings |
 //! | [`quality`] | how good a recording is: one verdict, each problem a sentence |
+//! | [`interpreted`] | whether the functions that interpreters run agree with the machine frames |
 //! | [`audit`] | whether walks by unwind tables in the kernel are right |
 //! | [`account`], `clock` | CPU time that no sample shows; what only samples of CPU time tell |
 //! | [`explore`] | filters over a loaded profile, and the rows, trees and time lines that they leave |
@@ -25,6 +26,7 @@ pub mod compare;
 pub mod counters;
 pub mod depths;
 pub mod explore;
+pub mod interpreted;
 pub mod matching;
 pub mod quality;
 pub mod settings;

@@ -24,13 +24,14 @@ impl<'a> CountedStacks<'a> {
             let frames = names.of_places.of(place as usize).iter();
             frames.map(|frame| names.frames[*frame as usize].function as usize)
         };
-        // For each spot: is a function in focus, or ignored, and the innermost spot that is not hidden.
-        let mut of_spot = vec![(patterns.focus.is_none(), false, 0u32)];
+        // For each spot: is a function in focus, of the language, or ignored, and the innermost spot that is not hidden.
+        let mut of_spot = vec![(patterns.focus.is_none(), patterns.language.is_none(), false, 0u32)];
         for (position, spot) in located.spots.iter().enumerate().skip(1) {
-            let (in_focus, ignored, shown) = of_spot[spot.caller as usize];
+            let (in_focus, of_language, ignored, shown) = of_spot[spot.caller as usize];
             let is_hidden = functions(spot.place).all(|function| matches.hidden[function]);
             of_spot.push((
                 in_focus || functions(spot.place).any(|function| matches.in_focus[function]),
+                of_language || functions(spot.place).any(|function| matches.of_language[function]),
                 ignored || functions(spot.place).any(|function| matches.ignored[function]),
                 if is_hidden { shown } else { position as u32 },
             ));
@@ -38,8 +39,8 @@ impl<'a> CountedStacks<'a> {
         let mut at = vec![Amount::default(); located.spots.len()];
         let mut innermost = Vec::with_capacity(report.loaded.hits.rows.len());
         for (hit, leaf) in report.loaded.hits.rows.iter().zip(&located.leaves) {
-            let (in_focus, ignored, shown) = of_spot[*leaf as usize];
-            let shown = if in_focus && !ignored { shown } else { 0 };
+            let (in_focus, of_language, ignored, shown) = of_spot[*leaf as usize];
+            let shown = if in_focus && of_language && !ignored { shown } else { 0 };
             at[shown as usize].add(Amount { samples: hit.samples, weight: hit.weight });
             innermost.push(shown);
         }

@@ -20,6 +20,7 @@
 //! | `kernel` | loads the BPF programs, opens the perf events that run them, decodes their records |
 //! | `machine` | which file a mapping belongs to; in which cgroup and mount namespace a task is |
 //! | `track` | events to rows: pure, tested from bytes |
+//! | `interpreters` | the functions that interpreters run, in the stacks of samples |
 //! | `collect` | what a report on another machine needs of the files that were hit |
 //! | `frame_pointers` | which processes keep frame pointers, by the unwind tables of their code |
 //! | `threads` | what the three threads do: pump, digest, store |
@@ -36,6 +37,8 @@ pub mod collect;
 pub mod foreign;
 #[doc(hidden)]
 pub mod frame_pointers;
+#[doc(hidden)]
+pub mod interpreters;
 #[doc(hidden)]
 pub mod kernel;
 #[doc(hidden)]

@@ -35,11 +35,13 @@ pub enum Reason {
     KernelSymbolMissing,
     /// The recorder could not keep the rest of the stack.
     StackLost,
+    /// An interpreter ran it, and the code was gone when the recorder read its name.
+    CodeGone,
 }
 
 impl Reason {
     /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Unmapped,
         Self::ImageMissing,
         Self::NotAFile,
@@ -55,6 +57,7 @@ impl Reason {
         Self::Special,
         Self::KernelSymbolMissing,
         Self::StackLost,
+        Self::CodeGone,
     ];
 
     /// How many reasons there are.
@@ -78,6 +81,7 @@ impl Reason {
             Self::Special => "special",
             Self::KernelSymbolMissing => "kernel_symbol_missing",
             Self::StackLost => "stack_lost",
+            Self::CodeGone => "code_gone",
         }
     }
 }
@@ -100,6 +104,7 @@ impl fmt::Display for Reason {
             Self::Special => "special mapping",
             Self::KernelSymbolMissing => "no kernel symbol",
             Self::StackLost => "stack lost",
+            Self::CodeGone => "code that was gone when its name was read",
         })
     }
 }

@@ -39,6 +39,7 @@ mod pack;
 mod pipes;
 mod places;
 mod probes;
+mod python;
 mod python_reader;
 mod queues;
 mod refusals;

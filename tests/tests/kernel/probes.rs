@@ -277,7 +277,7 @@ fn root_functions_of_python_are_found_by_their_pattern() {
             .iter()
             .all(|sample| sample.names("user").first().is_some_and(|name| name.starts_with("PyObject_")))
     );
-    let calls = recorded.samples(&["--event", "*:_PyEval_EvalFrameDefault"]);
+    let calls = recorded.samples(&["--event", "*:_PyEval_EvalFrameDefault", "--native"]);
     let depth = |sample: &Sample| {
         sample.names("user").iter().filter(|name| **name == "_PyEval_EvalFrameDefault").count()
     };

@@ -16,9 +16,10 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
-    EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, LeftOut, Location,
-    Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece, ReceiptV1,
-    SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
+    EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, Language, LeftOut,
+    Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece,
+    ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy,
+    Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -202,7 +203,8 @@ fn tiny() -> Builder {
     let mut line = |off, line| JitLine { off, file: b.string("/src/tiny.js"), line };
     let lines = [(0, 3), (0x10, 4)].map(|(off, number)| line(off, number)).into();
     let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();
-    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, rules, lines });
+    let language = Language::JAVA;
+    b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, rules, lines, language });
     let (why, needed_bytes, free_bytes) = (Omission::REDUCED, 0x3000, 0x2800);
     b.left_out.push(LeftOut { image: bin, why, needed_bytes, free_bytes });
     let frame = |function, line| NamedFrame { function, file: Some(2), line };

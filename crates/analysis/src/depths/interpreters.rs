@@ -1,5 +1,6 @@
 //! Counts re-entries of interpreters: entries from code that they, or another, had called.
 
+use icecore_format::records::Language;
 use icecore_profile::map::Map;
 use icecore_profile::named::Profile;
 use icecore_profile::named::names::Function;
@@ -105,6 +106,10 @@ fn known() -> Map<&'static str, Part> {
 
 /// Compilers append the variant after a dot: `_PyEval_EvalFrameDefault.lto_priv.0`.
 fn part(known: &Map<&str, Part>, function: &Function) -> Option<Part> {
+    // The recorder has found the functions that a run of the evaluator runs: they stand in its place.
+    if function.language == Language::PYTHON {
+        return Some(Part::Evaluator("python"));
+    }
     known.get(function.own_name().split('.').next()?).copied()
 }
 
@@ -128,6 +133,18 @@ mod tests {
         assert_eq!(of(&format!("main;{eval};list_sort;{call};{eval};read")), (Some("python"), 1));
         assert_eq!(of(&format!("main;{eval};{call};{eval};{call};{eval}")), (Some("python"), 0));
         assert_eq!(of(&format!("main;{eval}.lto_priv.0;qsort;compare;{eval}.cold")), (Some("python"), 1));
+    }
+
+    #[test]
+    fn functions_that_an_evaluator_runs_stand_in_its_place() {
+        let mut profile = fixture::profile(&[("main;<module>;handler;list_sort;key;helper", 1)]);
+        for function in &mut profile.names.functions {
+            if !["main", "list_sort"].contains(&&*function.name) {
+                function.language = Language::PYTHON;
+            }
+        }
+        let found = entries(&profile)[profile.rows[0].stack as usize];
+        assert_eq!((found.language, found.again), (Some("python"), 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Profile, through};
 use icecore_profile::recording::load::Tables;
 use icecore_profile::stacks::hits::{Hit, Key};
-use icecore_profile::stacks::locate::{Locator, steps};
+use icecore_profile::stacks::locate::{Locator, machine_steps};
 use icecore_text::quantity::ratio;
 
 /// Counts walks that ended at a frame pointer of 0 and are not known to be whole. Walks of a single frame do not count: if code
@@ -20,7 +20,7 @@ pub(super) fn unproven(report: &Report<'_>) -> u64 {
     let tables = &report.loaded.tables;
     let is_lone = |hit: &&Hit| {
         let Key { user, end, .. } = hit.key;
-        user != 0 && end == WalkEnd::ROOT && steps(tables, user).nth(1).is_none()
+        user != 0 && end == WalkEnd::ROOT && machine_steps(tables, user).nth(1).is_none()
     };
     let lone: u64 = report.loaded.hits.rows.iter().filter(is_lone).map(|hit| hit.samples).sum();
     samples.saturating_sub(lone)
@@ -34,7 +34,7 @@ pub(super) fn moved(report: &Report<'_>) -> u64 {
     }
     let locator = Locator::new(tables, &report.loaded.spaces);
     let is_moved = |Key { user, space, .. }: &Key| {
-        steps(tables, *user).next().is_some_and(|leaf| locator.is_moved(*space, leaf))
+        machine_steps(tables, *user).next().is_some_and(|leaf| locator.is_moved(*space, leaf))
     };
     report.loaded.hits.rows.iter().filter(|hit| is_moved(&hit.key)).map(|hit| hit.samples).sum()
 }

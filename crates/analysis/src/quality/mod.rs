@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::account::{self, Account};
 use super::audit::Audit;
 use super::clock::is_drawn_evenly;
+use super::interpreted::Interpreted;
 use super::settings::{Settings, restrictions};
 pub use counts::{Break, breaks, count};
 use counts::{
@@ -56,6 +57,9 @@ pub(crate) const IMPOSSIBLE_MISLEADS: f64 = 0.10;
 
 /// A larger share of checked walks by unwind tables that differ from unwound copies is reported: the others are wrong as often.
 pub(crate) const AUDIT_SHOWS: f64 = 0.005;
+/// Stacks of interpreters without all of their functions: the first tenths of a second of a program may lack them.
+pub(crate) const UNREAD_MISLEADS: f64 = 0.5;
+pub(crate) const UNREAD_SHOWS: f64 = 0.1;
 /// A larger share of such walks makes callers and totals wrong without a sign of it.
 pub(crate) const AUDIT_MISLEADS: f64 = 0.10;
 
@@ -135,6 +139,9 @@ pub struct Quality {
     /// Walks by unwind tables in the kernel, and what copies of their stacks show; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
+    /// Whether the functions that interpreters run agree with the machine frames; `None` if no interpreter ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interpreted: Option<Interpreted>,
     /// Share of frames with a name, each counted once per sample; `None` if there are no frames.
     pub named_share: Option<f64>,
     /// The share of its frames that have a name, on average over the samples: a deep stack counts as much as a shallow one. The verdict
@@ -223,6 +230,7 @@ impl Quality {
                 .map(|found| ratio(found.samples as f64, stacks as f64)),
             impossible,
             audit,
+            interpreted: Interpreted::new(report.loaded),
             named_share: (frames > 0).then(|| 1.0 - of_frames(nameless)),
             named_share_of_samples: named,
             unnamed: by_frame.into_iter().map(|(reason, n)| (reason.code(), of_frames(n))).collect(),
@@ -257,6 +265,7 @@ impl Quality {
             impossible_share: quality.impossible_share.unwrap_or_default(),
             worst_edges: quality.impossible.as_ref().and_then(|found| found.images.first()),
             audit: quality.audit.as_ref(),
+            interpreted: quality.interpreted,
             worst,
             runtime: (worst == Some(Reason::Jit)).then(|| runtimes::nameless(report)).flatten(),
             damage: report.loaded.tables.damage.len() as u64,

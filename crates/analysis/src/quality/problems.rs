@@ -9,10 +9,11 @@ use super::runtimes::Runtime;
 use super::{
     AUDIT_MISLEADS, AUDIT_SHOWS, GUESSED_SHOWS, IMPOSSIBLE_MISLEADS, IMPOSSIBLE_SHOWS, IN_STEP_MISLEADS,
     IN_STEP_SHOWS, LOST_MISLEADS, LOST_SHOWS, NAMED_MISLEADS, NAMED_SHOWS, ROOTED_MISLEADS, ROOTED_SHOWS,
-    SAMPLES_SHOW, SUSPECT_SHOWS, Verdict,
+    SAMPLES_SHOW, SUSPECT_SHOWS, UNREAD_MISLEADS, UNREAD_SHOWS, Verdict,
 };
 use crate::account::{Account, Disagreement};
 use crate::audit::Audit;
+use crate::interpreted::Interpreted;
 use crate::settings::Settings;
 use icecore_profile::stacks::calls::{FoundBy, ImpossibleRow};
 use icecore_text::quantity::ratio;
@@ -61,6 +62,7 @@ pub(super) struct Facts<'a> {
     pub(super) worst_edges: Option<&'a ImpossibleRow>,
     /// What is known of walks by unwind tables in the kernel.
     pub(super) audit: Option<&'a Audit>,
+    pub(super) interpreted: Option<Interpreted>,
     /// Where most of the stacks end that do not reach a root.
     pub(super) broken: Option<&'a Break>,
     /// The recorder did not copy stacks.
@@ -201,6 +203,11 @@ fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
         let share = audit.differ_share();
         problems.push((graded(share > AUDIT_MISLEADS, share > AUDIT_SHOWS), disagrees(audit)));
     }
+    if let Some(interpreted) = facts.interpreted {
+        let lacking = 1.0 - interpreted.agree_share();
+        let text = format!("functions of an interpreter are missing: {}", interpreted.text());
+        problems.push((graded(lacking > UNREAD_MISLEADS, lacking > UNREAD_SHOWS), text));
+    }
     if facts.endless > 0 {
         let sessions = things(facts.endless, "session");
         let text =
@@ -258,6 +265,7 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::KernelSymbolMissing => {
             ": most of them are code of the kernel that its list of symbols does not have".to_owned()
         }
+        Reason::CodeGone => ": programs threw their code away before its names were read".to_owned(),
         Reason::Vdso | Reason::Special | Reason::StackLost => String::new(),
     }
 }

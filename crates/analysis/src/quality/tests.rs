@@ -46,6 +46,7 @@ const FINE: Facts<'_> = Facts {
     impossible_share: 0.0,
     worst_edges: None,
     audit: None,
+    interpreted: None,
     broken: None,
     is_walked_only: true,
     worst: None,

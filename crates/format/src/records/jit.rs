@@ -6,6 +6,24 @@ use super::packed::{Packed, narrow};
 use super::{expect_rows, items, payload, references};
 use crate::error::Error;
 use crate::kind::Kind;
+use crate::numbers::numbers;
+
+numbers! {
+    /// The language of a function that is not compiled ahead of time; the numbers are on disk.
+    Language(u8), others "language",
+    /// Unknown: its process did not tell.
+    UNKNOWN = 0,
+    /// Python.
+    PYTHON = 1,
+    /// Java, and other languages of its virtual machine.
+    JAVA = 2,
+}
+
+impl Default for Language {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
 
 /// A JIT function that was hit, as the process reported it.
 ///
@@ -29,11 +47,14 @@ pub struct JitCode<N = Vec<u8>> {
     pub rules: N,
     /// Its source lines, as far as they were hit, in ascending order.
     pub lines: Vec<JitLine>,
+    /// Its language. Of a function that an interpreter runs, the addresses are those of its instructions (bytecode), and the first line is
+    /// that of its declaration.
+    pub language: Language,
 }
 
 references!(JitCode<N> {
     tgid: process, start: plain, end: plain, since_ns: time_or_0, until_ns: time_or_0, name: plain,
-    rules: plain, lines: within,
+    rules: plain, lines: within, language: plain,
 });
 
 /// The source line of JIT code: from an offset on, up to the next line.
@@ -52,8 +73,18 @@ references!(JitLine { off: plain, file: id(Strings), line: plain });
 impl<'a> JitCode<&'a [u8]> {
     /// Converts name and unwind tables.
     pub fn convert<N: From<&'a [u8]>>(self) -> JitCode<N> {
-        let Self { tgid, start, end, since_ns, until_ns, name, rules, lines } = self;
-        JitCode { tgid, start, end, since_ns, until_ns, name: name.into(), rules: rules.into(), lines }
+        let Self { tgid, start, end, since_ns, until_ns, name, rules, lines, language } = self;
+        JitCode {
+            tgid,
+            start,
+            end,
+            since_ns,
+            until_ns,
+            name: name.into(),
+            rules: rules.into(),
+            lines,
+            language,
+        }
     }
 }
 
@@ -100,11 +131,14 @@ pub struct JitV1 {
     pub file: Packed,
     /// Number of each line in its file.
     pub line: Packed,
+    /// Numbers of [`Language`].
+    pub language: Packed,
 }
 
 payload!(
     JitV1, ArchivedJitV1, Kind::JIT, 1,
     count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, same rules_lens, same line_count,
+    same language,
     other line_off, other file, other line, other names, other rules
 );
 
@@ -130,6 +164,7 @@ impl JitV1 {
             line_off: lines().map(|line| line.off).collect(),
             file: lines().map(|line| line.file).collect(),
             line: lines().map(|line| line.line).collect(),
+            language: rows.iter().map(|row| u64::from(row.language.0)).collect(),
         }
     }
 }
@@ -146,7 +181,8 @@ impl ArchivedJitV1 {
         let (lines, counts) = self.lines()?;
         let mut lines = lines.into_iter();
         let [tgid, start, since_ns] = [&self.tgid, &self.start, &self.since_ns].map(|column| column.sums());
-        let [len, lasted_ns] = [&self.len, &self.lasted_ns].map(|column| column.values());
+        let [len, lasted_ns, language] =
+            [&self.len, &self.lasted_ns, &self.language].map(|column| column.values());
         let row = |(i, (name, rules)): (usize, _)| JitCode {
             tgid: narrow(tgid[i]),
             start: start[i],
@@ -156,6 +192,7 @@ impl ArchivedJitV1 {
             name,
             rules,
             lines: lines.by_ref().take(counts[i] as usize).collect(),
+            language: Language(u8::try_from(language[i]).unwrap_or(u8::MAX)),
         };
         Ok(names.into_iter().zip(rules).enumerate().map(row).collect())
     }
@@ -200,6 +237,7 @@ mod tests {
             name,
             rules: &name[..name.len() / 2],
             lines: Vec::new(),
+            language: Language::JAVA,
         };
         let line = |off, file, line| JitLine { off, file, line };
         let with_lines = vec![line(0, 4, 10), line(8, 4, 11), line(0x20, 0, 0)];
@@ -207,7 +245,7 @@ mod tests {
             JitCode { lines: with_lines, ..row(7, 0x7f00_0000_1000, 0, 0, b"JS:~f /a b.js:1:2") },
             row(7, 0x1000, 5_000_000_000, 6_000_000_000, b""),
             row(3, u64::MAX - 0x40, 4, 0, b"\xff"),
-            JitCode { lines: vec![line(4, u32::MAX, 1)], ..row(3, 0, 0, 9, b"x") },
+            JitCode { lines: vec![line(4, u32::MAX, 1)], language: Language(77), ..row(3, 0, 0, 9, b"x") },
         ];
         let bytes = JitV1::from_rows(&rows).to_bytes()?;
         assert_eq!(JitV1::view(&bytes)?.rows()?, rows);

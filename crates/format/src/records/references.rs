@@ -169,7 +169,7 @@ plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{JitCode, JitLine, Location, Node, Task};
+    use crate::records::{JitCode, JitLine, Language, Location, Node, Task};
 
     fn seen(row: &mut impl References) -> Vec<String> {
         let mut seen = Vec::new();
@@ -193,7 +193,9 @@ mod tests {
         let line = |file| JitLine { off: 0, file, line: 1 };
         let lines = vec![line(0), line(4)];
         let (start, end, name, rules) = (1, 2, "f", "");
-        let mut code = JitCode { tgid: 5, start, end, since_ns: 0, until_ns: 8, name, rules, lines };
+        let language = Language::UNKNOWN;
+        let mut code =
+            JitCode { tgid: 5, start, end, since_ns: 0, until_ns: 8, name, rules, lines, language };
         assert_eq!(seen(&mut code), ["Process(5)", "Time(8)", "Id(Strings, 4)"]);
     }
 

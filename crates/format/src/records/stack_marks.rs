@@ -29,6 +29,12 @@ impl Mark {
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+
+    /// Clears the bits of another mark.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 }
 
 impl References for (u32, Mark) {

@@ -22,6 +22,20 @@ pub enum Location {
     },
 }
 
+impl Location {
+    /// The bit of the address of an instruction (bytecode) that an interpreter runs. The machine frame that runs it is the next one that is
+    /// none of those; what such an instruction calls comes before it. An address of 0 is that of code that was gone when its name was read.
+    pub const INTERPRETED: u64 = 1 << 62;
+
+    /// Returns the address of the instruction, if an interpreter runs it.
+    pub fn interpreted(self) -> Option<u64> {
+        match self {
+            Self::Address(address) if address >> 62 == 1 => Some(address & !Self::INTERPRETED),
+            Self::Address(_) | Self::Image { .. } => None,
+        }
+    }
+}
+
 /// One frame of the trie: the stack that ends here is this location, called by the stack `parent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Node {

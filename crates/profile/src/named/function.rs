@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use icecore_format::records::Language;
 use icecore_symbolize::Reason;
 use icecore_text::quantity::things;
 
@@ -24,6 +25,8 @@ pub struct Function {
     pub image: Option<u32>,
     /// The mode in which it ran.
     pub side: Side,
+    /// Its language, if it is not compiled ahead of time and its process told.
+    pub language: Language,
     /// Why it has no name; `None` if it has one.
     pub reason: Option<Reason>,
     /// Other names of the same code, sorted.
@@ -50,6 +53,7 @@ impl Function {
             name: name.into(),
             image: None,
             side: Side::User,
+            language: Language::UNKNOWN,
             reason: None,
             aliases: Box::default(),
             declared: None,
@@ -59,6 +63,11 @@ impl Function {
             source: None,
             mark: None,
         }
+    }
+
+    /// Returns the name of its language, if that is known.
+    pub fn language_name(&self) -> Option<String> {
+        (self.language != Language::UNKNOWN).then(|| self.language.name())
     }
 
     /// Returns the name without what tells it apart from others here: what the source calls the function.

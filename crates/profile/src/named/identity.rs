@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use crate::map::Map;
 use crate::named::function::{Frame, Function, Side};
+use icecore_format::records::Language;
 use icecore_symbolize::{EntryId, Reason};
 
 /// What one source of names says of a function.
@@ -24,6 +25,7 @@ pub(super) struct Sighting {
     /// A position in the names' images.
     pub(super) image: Option<u32>,
     pub(super) side: Side,
+    pub(super) language: Language,
     pub(super) reason: Option<Reason>,
     /// Whose addresses and entries these are: the number of the file, or of the kernel. Two files may have one path.
     pub(super) owner: u32,
@@ -33,7 +35,7 @@ pub(super) struct Sighting {
 impl Sighting {
     /// Makes a function of which only the name is known.
     pub(super) fn bare(name: Box<str>, image: Option<u32>, side: Side, reason: Option<Reason>) -> Self {
-        Self { name, image, side, reason, owner: 0, origin: Origin::default() }
+        Self { name, image, side, language: Language::UNKNOWN, reason, owner: 0, origin: Origin::default() }
     }
 }
 
@@ -221,14 +223,17 @@ fn join_by_lines(group: &mut [(u32, Seen)], forest: &mut Forest) {
 /// Joins what has nothing but a name with its like, and functions of one name if every file has one of it at most: another build of a
 /// program has the same functions.
 fn by_name(sightings: &[Sighting], forest: &mut Forest) {
-    type Named<'a> = (Option<u32>, Side, Option<Reason>, &'a str);
+    // Code that an interpreter runs has a declaration and nothing else.
+    type Named<'a> = (Option<u32>, Side, Option<Reason>, &'a str, Option<(u32, u32)>);
     // The first mere name, and the functions with their owners.
     type Found = (Option<u32>, Vec<(u32, u32)>);
     let mut known: Map<Named<'_>, Found> = Map::default();
     for (at, sighting) in (0..).zip(sightings) {
-        let Sighting { name, image, side, reason, origin, owner } = sighting;
-        let (bare, others) = known.entry((*image, *side, *reason, name)).or_default();
-        if origin.entry.is_some() || origin.start.is_some() {
+        let Sighting { name, image, side, language: _, reason, origin, owner } = sighting;
+        let is_bare = origin.entry.is_none() && origin.start.is_none();
+        let declared = origin.declared.filter(|_| is_bare);
+        let (bare, others) = known.entry((*image, *side, *reason, name, declared)).or_default();
+        if !is_bare {
             others.push((*owner, at));
         } else {
             forest.join(at, *bare.get_or_insert(at));
@@ -260,6 +265,7 @@ fn function(members: &[u32], sightings: &[Sighting], seen: &[Option<Span>]) -> F
     Function {
         image: best.image,
         side: best.side,
+        language: best.language,
         reason: best.reason,
         aliases: aliases.into(),
         declared: all().find_map(|it| it.origin.declared),

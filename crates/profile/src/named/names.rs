@@ -13,7 +13,7 @@ use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, Locator};
 use icecore_elf::{demangled, part_of};
-use icecore_format::records::KernelSymbol;
+use icecore_format::records::{KernelSymbol, Language};
 use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
 use icecore_symbolize::{Answer, Joiner, Origin, Reason, Wanted, symbolize};
 use icecore_text::quantity::things;
@@ -141,6 +141,7 @@ pub fn name(
                 }
             },
             CodeLocation::Jit(code, line) => book.jit(tables, *code, *line),
+            CodeLocation::Gone => book.nowhere("[code gone]", Reason::CodeGone),
             CodeLocation::Unmapped => book.nowhere("[unmapped]", Reason::Unmapped),
             CodeLocation::Lost => book.nowhere("[stack lost]", Reason::StackLost),
         }
@@ -327,6 +328,7 @@ impl Book {
             name: self.text(&self::clean(name.as_bytes())),
             image: Some(self.image_of[identity as usize]),
             side: Side::User,
+            language: Language::UNKNOWN,
             reason: None,
             owner: identity,
             origin: identity::Origin {
@@ -444,19 +446,28 @@ impl Book {
         let origin =
             identity::Origin { start: Some(row.start).filter(|_| whole.is_none()), ..Default::default() };
         let name = self.text(whole.unwrap_or(name));
-        self.add(Sighting { name, image, side: Side::Kernel, reason: None, owner, origin });
+        let of_kernel = Sighting::bare(name, image, Side::Kernel, None);
+        self.add(Sighting { owner, origin, ..of_kernel });
     }
 
     /// Names JIT code as its process did, with the source line.
     fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
-        let image = Some(self.images.intern(ImageName { path: "[jit]".into() }));
+        let language = code.map_or(Language::UNKNOWN, |code| code.language);
+        let path = if language == Language::PYTHON { "[python]" } else { "[jit]" };
+        let image = Some(self.images.intern(ImageName { path: path.into() }));
         let name = self.text(&clean(name.as_bytes()));
+        let mut sighting = Sighting { language, ..Sighting::bare(name, image, Side::User, None) };
+        // The first line is that of the declaration.
+        if let Some(first) = code.filter(|_| language == Language::PYTHON).and_then(|code| code.lines.first())
+        {
+            sighting.origin.declared = Some((self.file(tables.text(first.file)), first.line));
+        }
         let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
         let file = line.map(|line| self.file(tables.text(line.file)));
         let line = line.map(|line| line.line).filter(|line| *line > 0);
-        let function = self.sightings.intern(Sighting::bare(name, image, Side::User, None));
+        let function = self.sightings.intern(sighting);
         self.frame(Frame { function, file, line, inlined: false });
     }
 

@@ -2,6 +2,7 @@
 
 use super::{NamePattern, Profile, ProfileRow, Rows, Stack};
 use crate::map::Interned;
+use crate::named::function::Function;
 use crate::named::names::Names;
 use crate::stacks::hits::{Cell, Moment};
 
@@ -10,6 +11,8 @@ use crate::stacks::hits::{Cell, Moment};
 pub struct Matches {
     /// The function matches `--focus`: samples with it are kept.
     pub in_focus: Vec<bool>,
+    /// The function is of the language of `--language`: samples with it are kept.
+    pub of_language: Vec<bool>,
     /// The function matches `--ignore`: samples with it are left out.
     pub ignored: Vec<bool>,
     /// The function matches `--hide`, or not `--show`: its frames are removed.
@@ -27,6 +30,10 @@ pub struct Patterns {
     pub hide: Option<NamePattern>,
     /// Removes all other frames from their stacks.
     pub show: Option<NamePattern>,
+    /// Keeps only samples with a function of this language anywhere in the stack.
+    pub language: Option<String>,
+    /// Shows the machine frames that run functions of interpreters, too.
+    pub native: bool,
 }
 
 impl Patterns {
@@ -39,12 +46,21 @@ impl Patterns {
         let mut hidden = matching(&self.hide, false);
         let shown = matching(&self.show, true);
         hidden.iter_mut().zip(shown).for_each(|(hidden, shown)| *hidden |= !shown);
-        Matches { in_focus: matching(&self.focus, true), ignored: matching(&self.ignore, false), hidden }
+        let language = |function: &Function| match &self.language {
+            Some(language) => function.language_name().as_ref() == Some(language),
+            None => true,
+        };
+        Matches {
+            in_focus: matching(&self.focus, true),
+            of_language: names.functions.iter().map(language).collect(),
+            ignored: matching(&self.ignore, false),
+            hidden,
+        }
     }
 
     /// Finds a pattern that is no regular expression and no name of a function either, with the name of its option.
     pub fn broken(&self, names: &Names) -> Option<(&'static str, &NamePattern)> {
-        let Self { focus, ignore, hide, show } = self;
+        let Self { focus, ignore, hide, show, .. } = self;
         let all = [("focus", focus), ("ignore", ignore), ("hide", hide), ("show", show)];
         let is_broken = |pattern: &&NamePattern| pattern.is_only_name() && !pattern.of(names).contains(&true);
         all.into_iter().find_map(|(option, pattern)| Some((option, pattern.as_ref().filter(is_broken)?)))
@@ -52,8 +68,8 @@ impl Patterns {
 
     /// Returns true if there are no patterns.
     pub fn are_none(&self) -> bool {
-        let Self { focus, ignore, hide, show } = self;
-        [focus, ignore, hide, show].into_iter().all(Option::is_none)
+        let Self { focus, ignore, hide, show, language, native: _ } = self;
+        language.is_none() && [focus, ignore, hide, show].into_iter().all(Option::is_none)
     }
 
     /// Describes for people what is kept; `None` if everything is.
@@ -62,7 +78,9 @@ impl Patterns {
         let ignore = self.ignore.as_ref().map(|regex| format!("ignore {regex}"));
         let hide = self.hide.as_ref().map(|regex| format!("hide {regex}"));
         let show = self.show.as_ref().map(|regex| format!("show {regex}"));
-        let parts: Vec<String> = focus.into_iter().chain(ignore).chain(hide).chain(show).collect();
+        let language = self.language.as_ref().map(|language| format!("language {language}"));
+        let parts: Vec<String> =
+            focus.into_iter().chain(ignore).chain(hide).chain(show).chain(language).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -77,17 +95,21 @@ impl Profile {
         if patterns.are_none() {
             return self;
         }
-        let Matches { in_focus, ignored, hidden } = patterns.matches(&self.names);
-        // Whether the focus keeps a stack, and whether it is ignored.
-        let mut kept = vec![(patterns.focus.is_none(), false)];
+        let Matches { in_focus, of_language, ignored, hidden } = patterns.matches(&self.names);
+        // Whether focus and language keep a stack, and whether it is ignored.
+        let mut kept = vec![(patterns.focus.is_none(), patterns.language.is_none(), false)];
         let mut renamed = vec![0u32];
         let mut stacks: Interned<Stack> = Interned::new();
         stacks.intern(self.stacks[0]);
         for stack in &self.stacks[1..] {
             let function = self.function_id(*stack) as usize;
             let caller = renamed[stack.caller as usize];
-            let (in_focus_before, ignored_before) = kept[stack.caller as usize];
-            kept.push((in_focus_before || in_focus[function], ignored_before || ignored[function]));
+            let before = kept[stack.caller as usize];
+            kept.push((
+                before.0 || in_focus[function],
+                before.1 || of_language[function],
+                before.2 || ignored[function],
+            ));
             renamed.push(if hidden[function] {
                 caller
             } else {
@@ -97,7 +119,7 @@ impl Profile {
         let mut rows = Rows::default();
         let mut emptied = 0;
         let narrowed = self.rows.iter().map(|row| match (row.stack, renamed[row.stack as usize]) {
-            _ if kept[row.stack as usize] != (true, false) => None,
+            _ if kept[row.stack as usize] != (true, true, false) => None,
             (1.., 0) => {
                 emptied += row.samples;
                 None
@@ -132,7 +154,8 @@ mod tests {
         let ignoring = |ignore: &str, focus: Option<&str>, hide: Option<&str>| {
             let regex = |text: &str| NamePattern::new(text, false);
             let ignore = Some(regex(ignore));
-            let patterns = Patterns { focus: focus.map(regex), hide: hide.map(regex), ignore, show: None };
+            let patterns =
+                Patterns { focus: focus.map(regex), hide: hide.map(regex), ignore, ..Patterns::default() };
             let profile = fixture::profile(&[("main;a;b", 1), ("main;c", 2), ("a", 4)]);
             fixture::folded(&profile.narrow(&patterns))
         };

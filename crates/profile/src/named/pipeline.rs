@@ -131,6 +131,7 @@ impl<'a> Loaded<'a> {
         } else {
             Begun::new(recording, &filter, wakers, search)
         };
+        tables.shows_evaluators = patterns.native;
         let cgroups = Cgroups::replay(&tables);
         let events = filter.events.among(tables.parts.events());
         let source = Source {

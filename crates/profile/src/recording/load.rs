@@ -63,6 +63,8 @@ pub struct Tables {
     pub code_blocks: Vec<(u32, Entry)>,
     /// JIT code, in the order of the file.
     pub jit: Vec<JitCode>,
+    /// The machine frames that run functions of an interpreter are shown as well as these.
+    pub shows_evaluators: bool,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
     /// Requested files that the recording lacks or has in part, in the order of the file.

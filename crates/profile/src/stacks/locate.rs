@@ -71,6 +71,8 @@ pub enum CodeLocation {
     Kernel(u32, Avma),
     /// In JIT code: a position in [`Tables::jit`], and a position among its lines; `u32::MAX` if no line holds it.
     Jit(u32, u32),
+    /// Code of an interpreter that was gone when its name was read.
+    Gone,
     /// In no mapping of its process.
     Unmapped,
     /// Unknown: a block with this frame, or with the rest of the stack, is missing.
@@ -101,16 +103,36 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
         }
         let (position, node) = tables.nodes.find_at(next).unzip();
         let mark = tables.mark(next);
+        let location = node.map(|n| n.location);
         let role = match mark.has(Mark::INTERRUPTED) {
             _ if next == stack => Role::Leaf,
             true => Role::Interrupted,
+            // An interpreter keeps the instruction that calls, and not the one after it.
+            false if location.is_some_and(|it| it.interpreted().is_some()) => Role::Interrupted,
             false => Role::Return,
         };
-        let step = Step { node: next, position, location: node.map(|n| n.location), role, mark };
+        let step = Step { node: next, position, location, role, mark };
         next = node.map_or(0, |n| n.parent);
         Some(step)
     })
     .take(limits::MAX_FRAMES as usize)
+}
+
+/// Lists the machine frames of a stack, leaf first: as [`steps`], without the functions that interpreters run.
+pub fn machine_steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
+    let machine = steps(tables, stack).filter(|step| !step.is_interpreted());
+    machine.enumerate().map(|(at, step)| match at {
+        // The leaf of the machine may run functions of an interpreter.
+        0 => Step { role: Role::Leaf, mark: step.mark.without(Mark::INTERRUPTED), ..step },
+        _ => step,
+    })
+}
+
+impl Step {
+    /// Returns true if it is a function that an interpreter runs.
+    pub fn is_interpreted(&self) -> bool {
+        self.location.is_some_and(|location| location.interpreted().is_some())
+    }
 }
 
 /// Converts the kind of an image. A kind that this version does not know counts as no file.
@@ -193,6 +215,16 @@ impl<'a> Locator<'a> {
         EmbeddedFiles::new(recording, self.tables, identity)
     }
 
+    /// Lists the frames of a user stack that are shown, leaf first.
+    pub fn shown(&self, stack: u32) -> impl Iterator<Item = Step> + '_ {
+        let mut is_run = false;
+        steps(self.tables, stack).filter(move |step| {
+            let is_hidden = is_run && !step.is_interpreted() && !self.tables.shows_evaluators;
+            is_run = step.is_interpreted();
+            !is_hidden
+        })
+    }
+
     /// Finds the position in [`Locator::images`] of an image id.
     pub fn image(&self, id: u32) -> Option<u32> {
         self.image_of.get(&id).copied()
@@ -219,7 +251,7 @@ impl<'a> Locator<'a> {
     /// Finds the address of a frame; `None` if no known mapping shows its code.
     pub fn address(&self, space: Option<SpaceId>, step: Step) -> Option<u64> {
         match step.location? {
-            Location::Address(address) => Some(address),
+            location @ Location::Address(address) => Some(location.interpreted().unwrap_or(address)),
             Location::Image { image, file_off } => {
                 let lookup = step.role.lookup_off(FileOff(file_off));
                 let address = self.spaces.address(space?, image, lookup)?;
@@ -238,6 +270,9 @@ impl<'a> Locator<'a> {
 
     /// Finds the place of a frame of a user stack.
     pub fn user(&self, space: Option<SpaceId>, step: Step) -> CodeLocation {
+        if let Some(address) = step.location.and_then(Location::interpreted) {
+            return self.code_place(space, Avma(address)).unwrap_or(CodeLocation::Gone);
+        }
         let (image, off) = match step.location {
             None => return CodeLocation::Lost,
             Some(Location::Image { image, file_off }) => (image, step.role.lookup_off(FileOff(file_off))),
@@ -269,13 +304,19 @@ impl<'a> Locator<'a> {
         mapping: Option<&Mapping>,
         address: Avma,
     ) -> Option<CodeLocation> {
+        let place = self.code_place(space, address)?;
+        let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
+        let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
+        is_memory.then_some(place)
+    }
+
+    /// Finds the named piece of code that its process has reported at an address.
+    fn code_place(&self, space: Option<SpaceId>, address: Avma) -> Option<CodeLocation> {
         let code = self.spaces.code(space?, address)?;
         // Of code without a name only the unwind tables are known.
         let row = self.tables.jit.get(code).filter(|row| !row.name.is_empty())?;
         let line = row.line_at(address.0).map_or(u32::MAX, |line| line as u32);
-        let image = mapping.and_then(|mapping| self.images.get(self.image(mapping.image)? as usize));
-        let is_memory = image.is_none_or(|image| image.kind == Kind::Anonymous);
-        is_memory.then_some(CodeLocation::Jit(code as u32, line))
+        Some(CodeLocation::Jit(code as u32, line))
     }
 
     /// Finds the place of a frame of a kernel stack.

@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Request};
 use crate::foreign::Door;
+use crate::interpreters::Python;
 use crate::machine::identity::{Identity, MapFile};
 
 /// The number of images that are remembered; further ones are not trusted.
@@ -57,7 +58,7 @@ impl Images {
         self.judged_as.insert(image, judged_as);
         if identity.kind == ImageKind::VDSO {
             // The vDSO calls nobody.
-            self.judged.insert(image, Judged { keeps: true, places: None });
+            self.judged.insert(image, Judged { keeps: true, places: None, python: None });
         } else if judged_as == Some(image) {
             self.unread.insert(image);
         }
@@ -76,8 +77,17 @@ impl Images {
 
     /// Returns where a Go program keeps the notes about its stacks, if the image is one and has been judged.
     pub(super) fn places(&self, image: u32) -> Option<GoPlaces> {
+        self.judged(image)?.places
+    }
+
+    /// Returns the CPython of an image, if it has one and has been judged.
+    pub(super) fn python(&self, image: u32) -> Option<Python> {
+        self.judged(image)?.python
+    }
+
+    fn judged(&self, image: u32) -> Option<&Judged> {
         let judged_as = self.judged_as.get(&image).copied()??;
-        self.judged.get(&judged_as)?.places
+        self.judged.get(&judged_as)
     }
 
     /// Takes the answers that have arrived; returns true if there were any.

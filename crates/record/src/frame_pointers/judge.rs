@@ -11,6 +11,7 @@ use object::read::ReadCache;
 use super::ENOUGH;
 use super::go::{GoPlaces, go};
 use crate::foreign::{Door, ForeignFile};
+use crate::interpreters::Python;
 use crate::machine::identity::{Identity, MapFile};
 use crate::sys::rights::{self, Part};
 
@@ -35,6 +36,8 @@ pub(super) struct Judged {
     pub(super) keeps: bool,
     /// The places in which the runtime of a Go program keeps the notes about its stacks.
     pub(super) places: Option<GoPlaces>,
+    /// CPython, if the image has it.
+    pub(super) python: Option<Python>,
 }
 
 /// An image that is to be judged, and where one of its processes has mapped it.
@@ -84,5 +87,6 @@ fn judged(file: &ForeignFile, door: &Door) -> Judged {
         frames.map_or(own, |frames| frames.share())
     };
     let keeps = share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH;
-    Judged { keeps, places: go.and_then(|go| go.places) }
+    let python = layout.as_ref().and_then(|layout| Python::find(&file, layout));
+    Judged { keeps, places: go.and_then(|go| go.places), python }
 }

@@ -29,7 +29,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile};
-use crate::kernel::sampler::{MAX_TRUSTED, OfGo, Sampler, Trusted};
+use crate::interpreters::Python;
+use crate::kernel::sampler::{MAX_TRUSTED, OfGo, OfInterpreters, Sampler, Trusted};
 use crate::kernel::wire::NoTable;
 use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps;
@@ -49,6 +50,10 @@ const ENOUGH: f64 = 0.95;
 pub struct FramePointers {
     trusted: Trusted,
     of_go: OfGo,
+    /// `None` if the sampler does not look for frames of interpreters.
+    of_interpreters: Option<OfInterpreters>,
+    /// The interpreters of the processes on that list.
+    pythons: FxHashMap<u32, Python>,
     images: Images,
     /// `None` if stacks are not walked by unwind tables.
     tables: Option<Tables>,
@@ -78,10 +83,12 @@ impl FramePointers {
     /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
     pub fn new(sampler: &Sampler<'_>, keeps: bool, door: &Door) -> anyhow::Result<Self> {
         let kept = if keeps { Kept::of_user() } else { None };
-        let (waiting, known) = Default::default();
+        let (waiting, known, pythons) = Default::default();
         Ok(Self {
             trusted: sampler.trusted()?,
             of_go: sampler.of_go()?,
+            of_interpreters: sampler.interpreters()?,
+            pythons,
             images: Images::new(door.clone())?,
             tables: sampler.tables()?.map(|tables| Tables::start(tables, kept, door.clone())).transpose()?,
             waiting,
@@ -137,6 +144,7 @@ impl FramePointers {
             if let Some((code, places)) = of_go {
                 self.of_go.put(tgid, &places.bytes(code));
             }
+            self.look_for_python(tgid, space);
             match self.verdict(tgid, space) {
                 Verdict::Keeps(pages) => self.trusted.put(tgid, pages),
                 Verdict::Lacks => self.trusted.withdraw(tgid),
@@ -149,6 +157,35 @@ impl FramePointers {
                 }
                 self.waiting.insert(tgid);
             }
+        }
+    }
+
+    /// Returns the interpreter of a process whose frames the sampler looks for.
+    pub(crate) fn python(&self, tgid: u32) -> Option<&Python> {
+        self.pythons.get(&tgid)
+    }
+
+    /// Notes that a process was forked: the sampler looks for frames of the interpreter of its parent in it.
+    pub(crate) fn fork(&mut self, parent_tgid: u32, tgid: u32) {
+        if let Some(python) = self.pythons.get(&parent_tgid).copied() {
+            self.pythons.insert(tgid, python);
+        }
+    }
+
+    /// Shows the sampler where a process has the frames of its interpreter, if it has one.
+    fn look_for_python(&mut self, tgid: u32, space: &Space) {
+        let Some(list) = &self.of_interpreters else { return };
+        let found = space.images().flatten().find_map(|image| {
+            let python = self.images.python(image)?;
+            Some((space.address(image, python.code_off())?, python))
+        });
+        match found {
+            Some((code, python)) if self.pythons.len() < MAX_TRUSTED || self.pythons.contains_key(&tgid) => {
+                list.put(tgid, &python.bytes(code));
+                self.pythons.insert(tgid, python);
+            }
+            _ if self.pythons.remove(&tgid).is_some() => list.withdraw(tgid),
+            _ => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use icecore_elf::Avma;
+pub(crate) use icecore_format::records::Language;
 
 /// A piece of JIT code that a process reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub struct Piece {
     pub rules: Vec<u8>,
     /// The lines that contain a requested address, ascending.
     pub(crate) lines: Vec<Line>,
+    pub(crate) language: Language,
 }
 
 /// The source line of a piece of code from an offset on.

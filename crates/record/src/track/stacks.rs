@@ -77,15 +77,21 @@ impl Stacks {
         end: WalkEnd,
     ) -> Result<(u32, WalkEnd), Exhausted> {
         self.located.clear();
-        let Some((leaf, callers)) = leaf_first.split_first() else { return Ok((0, end)) };
-        let known = space.and_then(|space| Some((space, space.locate(*leaf)?)));
-        let Some((space, leaf)) = known else {
+        // What an interpreter runs in the leaf comes before it.
+        let before = leaf_first.iter().take_while(|address| is_interpreted(**address)).count();
+        let (interpreted, machine) = leaf_first.split_at(before);
+        let Some((leaf, callers)) = machine.split_first() else { return Ok((0, end)) };
+        let address = interrupted(*leaf).unwrap_or(*leaf);
+        let known = space.and_then(|space| Some((space, space.locate(address)?)));
+        let Some((space, location)) = known else {
             return Ok((self.id(leaf_first.iter().rev().map(|address| as_it_is(*address)))?, end));
         };
-        self.hits.note(space, leaf_first[0], leaf);
+        self.hits.note(space, address, location);
         let mut located = std::mem::take(&mut self.located);
-        located.push((leaf, Mark::NONE));
-        let unknown = |address: Avma| (!space.is_complete()).then_some(as_it_is(address));
+        located.extend(interpreted.iter().map(|address| as_it_is(*address)));
+        located.push((location, as_it_is(*leaf).1));
+        let unknown =
+            |address: Avma| (!space.is_complete() || is_interpreted(address)).then_some(as_it_is(address));
         located.extend(callers.iter().map_while(|a| self.outer(space, *a).or_else(|| unknown(*a))));
         let end = if located.len() < leaf_first.len() { WalkEnd::NOT_CODE } else { end };
         let id = self.id(located.iter().rev().copied());
@@ -114,8 +120,8 @@ impl Stacks {
     /// twice. There are none if the address space of the process is unknown.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Avma> + '_ {
         self.located.iter().filter_map(|(location, _)| match location {
-            Location::Address(address) => Some(Avma(*address)),
-            Location::Image { .. } => None,
+            Location::Address(address) if location.interpreted().is_none() => Some(Avma(*address)),
+            _ => None,
         })
     }
 
@@ -153,8 +159,11 @@ impl Stacks {
         Ok(id)
     }
 
-    /// Returns the frame that a walk has found outside of another one; `None` if that is no code.
+    /// Returns the frame that a walk has found outside of another one; `None` if that is no machine code.
     fn outer(&mut self, space: &Space, found: Avma) -> Option<Frame> {
+        if is_interpreted(found) {
+            return None;
+        }
         let Some(address) = interrupted(found) else { return Some((self.caller(space, found)?, Mark::NONE)) };
         let location = space.locate(address)?;
         self.hits.note(space, address, location);
@@ -185,6 +194,10 @@ impl Stacks {
         self.callers.insert(key, location);
         location
     }
+}
+
+fn is_interpreted(address: Avma) -> bool {
+    Location::Address(address.0).interpreted().is_some()
 }
 
 /// Returns a frame of which nothing is known but its address.

@@ -59,6 +59,12 @@ pub struct Select {
     /// Ignore case in --focus, --ignore, --hide and --show
     #[arg(short, long)]
     pub ignore_case: bool,
+    /// Only samples with a function of this language anywhere in the stack: python, java
+    #[arg(long, value_name = "NAME", value_parser = ["python", "java"], hide_possible_values = true)]
+    pub language: Option<String>,
+    /// Show also the functions of an interpreter that run those of the program (_PyEval_EvalFrameDefault)
+    #[arg(long)]
+    pub native: bool,
 }
 
 /// Which samples, by what needs no stack.
@@ -160,7 +166,8 @@ impl Select {
             .chain(pattern("focus", &self.focus))
             .chain(pattern("ignore", &self.ignore))
             .chain(pattern("hide", &self.hide))
-            .chain(pattern("show", &self.show));
+            .chain(pattern("show", &self.show))
+            .chain(self.language.iter().map(|language| ("language", language.clone())));
         let ignores_case = self.ignore_case && self.has_patterns();
         let flags = [
             (ignores_case, " --ignore-case"),
@@ -168,6 +175,7 @@ impl Select {
             (self.kernel, " --kernel"),
             (self.idle, " --idle"),
             (self.tracing, " --tracing"),
+            (self.native, " --native"),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
@@ -180,7 +188,14 @@ impl Select {
             pattern => pattern.clone(),
         };
         let Self { focus, ignore, hide, show, .. } = self;
-        Patterns { focus: cased(focus), ignore: cased(ignore), hide: cased(hide), show: cased(show) }
+        Patterns {
+            focus: cased(focus),
+            ignore: cased(ignore),
+            hide: cased(hide),
+            show: cased(show),
+            language: self.language.clone(),
+            native: self.native,
+        }
     }
 
     /// Returns true if nothing was typed.
@@ -195,6 +210,7 @@ impl Select {
 
     /// Returns true if there are filters that need names.
     pub fn has_patterns(&self) -> bool {
-        [&self.focus, &self.ignore, &self.hide, &self.show].into_iter().any(Option::is_some)
+        self.language.is_some()
+            || [&self.focus, &self.ignore, &self.hide, &self.show].into_iter().any(Option::is_some)
     }
 }

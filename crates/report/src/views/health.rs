@@ -249,6 +249,7 @@ impl Health {
         let ends = self.quality.user_ends.iter().map(|(end, n)| format!("{} {end}", count(*n)));
         page.item("ended", &ends.collect::<Vec<_>>().join(", "));
         self.quality.audit.iter().for_each(|audit| page.item("walks", &audit.text()));
+        self.quality.interpreted.iter().for_each(|it| page.item("interpreted", &it.text()));
     }
 
     fn impossible_text(&self, page: &mut Page) {

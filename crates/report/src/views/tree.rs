@@ -84,6 +84,8 @@ struct Branch<'a> {
     /// Borrowed, because a function may be in a million nodes.
     name: Cow<'a, str>,
     image: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
     #[serde(rename = "self")]
     own: u64,
     total: u64,
@@ -169,17 +171,19 @@ fn branch<'a>(
     whole: Amount,
 ) -> Branch<'a> {
     let node = &tree.nodes[node as usize];
-    let (name, image) = match node.label {
-        Label::All => (Cow::Borrowed("all"), None),
-        Label::Root(root) => (Cow::Owned(names[root as usize].to_string()), None),
+    let (name, image, language) = match node.label {
+        Label::All => (Cow::Borrowed("all"), None, None),
+        Label::Root(root) => (Cow::Owned(names[root as usize].to_string()), None, None),
         Label::Function(function) => {
             let function = &report.profile.names.functions[function as usize];
-            (Cow::Borrowed(&*function.name), report.profile.names.image(function))
+            let image = report.profile.names.image(function);
+            (Cow::Borrowed(&*function.name), image, function.language_name())
         }
     };
     Branch {
         name,
         image: image.map(|image| &*image.path),
+        language,
         own: node.own.weight,
         total: node.total.weight,
         self_share: node.own.share_of(whole),

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    CodeFrame, CodePlace, CodeReference, CodeStretch, ImagePartsV1, JitCode, JitLine, LeftOut, NameTable,
-    NamedFrame, NamedFunction, NamedPlace, Omission, Piece, SamplesV1, SourceFile, SourceProof,
+    CodeFrame, CodePlace, CodeReference, CodeStretch, ImagePartsV1, JitCode, JitLine, Language, LeftOut,
+    NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Piece, SamplesV1, SourceFile, SourceProof,
 };
 use icecore_profile::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
@@ -79,8 +79,9 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         let (since_ns, file) = (START_NS + 9, story.string("/a.js"));
         let lines = [(0, 3), (8, 4)].map(|(off, line)| JitLine { off, file, line }).into();
         let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
+        let language = Language::PYTHON;
         let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();
-        story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, rules, lines });
+        story.jit.push(JitCode { tgid: 300, start, end, since_ns, until_ns, name, rules, lines, language });
         let place =
             NamedPlace { image: 0, file_off: 0x10, address: 0x2010, start: 0, frames: 0..2, calls: None };
         let functions = [0, 1].map(|name| NamedFunction { name, ..NamedFunction::default() });

@@ -10,7 +10,7 @@ use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CodeFrame, CodePlace, CodeReference, CodeStretch, CodeV1, Counter, CounterValue, CountersV1,
     CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitLine,
-    JitV1, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame,
+    JitV1, Language, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame,
     NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile,
     SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait,
     WaitFlags, WaitState, WaitsV1, WokenBy,
@@ -68,7 +68,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
             frame.insert("address".into(), like["address"].clone());
         }
         // The reader does not choose the name of JIT code; it reads the rows that contain names.
-        let is_jit = like["image"] == "[jit]";
+        let is_jit = ["[jit]", "[python]"].iter().any(|image| like["image"] == *image);
         for key in ["image", "offset"] {
             frame.entry(key).or_insert(Value::Null);
             if is_jit {
@@ -289,7 +289,7 @@ fn stack_marks(path: &Path) -> Value {
     rows::<StackMarksV1>(path, |view| Some(view.rows().map(|(node, mark)| json!([node, mark.0])).collect()))
 }
 
-/// Returns the JIT code of a file: process, start, end, since, until, name, unwind tables, lines.
+/// Returns the JIT code of a file: process, start, end, since, until, name, unwind tables, lines, language.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
         let line = |line: &JitLine| json!([line.off, line.file, line.line]);
@@ -297,7 +297,17 @@ fn jit(path: &Path) -> Value {
             let name = String::from_utf8_lossy(row.name);
             let lines: Vec<Value> = row.lines.iter().map(line).collect();
             let rules: String = row.rules.iter().map(|byte| format!("{byte:02x}")).collect();
-            json!([row.tgid, row.start, row.end, row.since_ns, row.until_ns, name, rules, lines])
+            json!([
+                row.tgid,
+                row.start,
+                row.end,
+                row.since_ns,
+                row.until_ns,
+                name,
+                rules,
+                lines,
+                row.language.0
+            ])
         };
         Some(view.rows().ok()?.into_iter().map(row).collect())
     })
@@ -409,6 +419,7 @@ fn mixed() -> Builder {
             lines: (0..n % 4)
                 .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
                 .collect(),
+            language: Language(n as u8 % 3),
         })
         .collect();
     b.waits = (0..9)

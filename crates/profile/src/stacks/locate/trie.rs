@@ -143,11 +143,12 @@ impl Trie {
         spots: &mut Spots,
         place: impl Fn(Step) -> CodeLocation,
     ) -> u32 {
-        let mut fresh = Vec::new();
+        let (mut fresh, mut is_in_run) = (Vec::new(), true);
         let (mut spot, mut is_everywhere) = (base, !spots.depends);
         for step in steps(locator.tables, leaf) {
             if let Some(known) = spots.find(&step) {
                 (spot, is_everywhere) = known;
+                is_in_run = step.is_interpreted();
                 break;
             }
             fresh.push(step);
@@ -159,6 +160,11 @@ impl Trie {
         }
         for step in fresh.into_iter().rev() {
             is_everywhere &= matches!(step.location, Some(Location::Image { .. }));
+            // Functions of an interpreter are shown instead of the machine frame that runs them.
+            if step.is_interpreted() && !is_in_run && !locator.tables.shows_evaluators {
+                spot = self.spots[spot as usize].0;
+            }
+            is_in_run = step.is_interpreted();
             self.spots.push((spot, place(step)));
             self.guessed.push(step.mark.has(Mark::GUESSED));
             spot = (self.spots.len() - 1) as u32;

@@ -17,7 +17,7 @@ use super::work::Work;
 use crate::map::Map;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Selection;
-use crate::stacks::locate::{Locator, steps};
+use crate::stacks::locate::{Locator, machine_steps};
 use icecore_elf::Avma;
 use icecore_unwind::{By, Edge, End, Frame, GoingOn, Modules as _, Registers, Unwinder};
 
@@ -132,7 +132,7 @@ impl<'a> Batch<'a> {
         let snapshot = tables.held.snapshots.find(sample.snapshot)?;
         let code = SpaceCode::new(self.locator, space, self.tables, self.work);
         let walked: Vec<Walked> =
-            steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+            machine_steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let leaf = walked.first()?.address;
         if sample.user_end == WalkEnd::BY_TABLES {
             let memory = Memory::new(&tables.held, snapshot, &code)?;
@@ -225,7 +225,7 @@ impl<'a> Batch<'a> {
         let space = self.selection.spaces.space(tables.task(sample.task).tgid, sample.time_ns)?;
         let code = SpaceCode::new(self.locator, space, self.tables, self.work);
         let walked: Vec<Walked> =
-            steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
+            machine_steps(tables, sample.user_stack).map_while(|step| code.walked(step)).collect();
         let left = self.cut(&code, &walked)?;
         self.done.cut.push(CutWalk { of: sample.user_stack, left });
         Some(())
@@ -259,7 +259,7 @@ impl<'a> Batch<'a> {
         let is_root = end == End::Root && proven == frames.len();
         frames.truncate(proven);
         let framed = code.framed(&frames);
-        let is_located = steps(self.selection.tables, sample.user_stack).nth(walked.len()).is_none();
+        let is_located = machine_steps(self.selection.tables, sample.user_stack).nth(walked.len()).is_none();
         let compared = match compare(walked, &frames, &framed, is_root) {
             _ if !is_located => Compared::Unchecked,
             compared => compared,

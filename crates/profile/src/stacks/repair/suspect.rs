@@ -11,7 +11,7 @@ use crate::map::Map;
 use crate::recording::load::Tables;
 use crate::recording::spaces::SpaceId;
 use crate::stacks::hits::Hit;
-use crate::stacks::locate::{Locator, Step, steps};
+use crate::stacks::locate::{Locator, Step, machine_steps};
 use icecore_elf::Avma;
 use icecore_symbolize::image::{Finder, Svma};
 use icecore_unwind::{Limits, ModuleAddress, Unwinder};
@@ -95,7 +95,7 @@ pub fn suspects(locator: &Locator<'_>, finder: &Finder<'_>, rows: &[Hit], record
         let judged = match before {
             Some((known, judged)) if known == stack => judged,
             _ => {
-                let places: Vec<_> = steps(locator.tables, hit.key.user)
+                let places: Vec<_> = machine_steps(locator.tables, hit.key.user)
                     .take_while(|_| work.take(1))
                     .map(|step| place(locator, &tables, hit, step))
                     .collect();
@@ -143,7 +143,7 @@ pub fn skips_interrupted(tables: &Tables, stack: u32) -> bool {
     if tables.marks.is_empty() {
         return false;
     }
-    let mut marks = steps(tables, stack).map(|step| step.mark.has(Mark::INTERRUPTED));
+    let mut marks = machine_steps(tables, stack).map(|step| step.mark.has(Mark::INTERRUPTED));
     while let Some(is_interrupted) = marks.next() {
         if is_interrupted && marks.next() != Some(true) {
             return true;

@@ -40,6 +40,15 @@ impl Sampler<'_> {
         Some(KernelNames::new(asked, link))
     }
 
+    /// Opens the list of processes with an interpreter; `None` if stacks are not walked by unwind tables.
+    pub(crate) fn interpreters(&self) -> anyhow::Result<Option<OfInterpreters>> {
+        let open = || MapHandle::try_from(&self.skel.maps.interpreters).map(OfInterpreters);
+        self.walks_tables
+            .then(open)
+            .transpose()
+            .context("cannot open the list of processes with an interpreter")
+    }
+
     /// Opens the list of Go processes.
     pub(crate) fn of_go(&self) -> anyhow::Result<OfGo> {
         let map = MapHandle::try_from(&self.skel.maps.go_tgids);
@@ -83,5 +92,20 @@ impl OfGo {
     /// Puts a process on the list; `places` holds the bytes of a `struct go_places` (bpf/go.h).
     pub(crate) fn put(&self, tgid: u32, places: &[u8]) {
         let _ = self.0.update(&tgid.to_ne_bytes(), places, MapFlags::ANY);
+    }
+}
+
+/// Processes with an interpreter, and where it keeps its frames. Of others, samples have machine frames alone.
+pub(crate) struct OfInterpreters(MapHandle);
+
+impl OfInterpreters {
+    /// Puts a process on the list; `places` holds the bytes of a `struct interpreter` (bpf/wire.h).
+    pub(crate) fn put(&self, tgid: u32, places: &[u8]) {
+        let _ = self.0.update(&tgid.to_ne_bytes(), places, MapFlags::ANY);
+    }
+
+    /// Takes a process off the list.
+    pub(crate) fn withdraw(&self, tgid: u32) {
+        let _ = self.0.delete(&tgid.to_ne_bytes());
     }
 }

@@ -29,7 +29,7 @@ use crate::skeleton::types::{loss_cause, target_state};
 use crate::sys::clock;
 use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
-pub(crate) use lists::{MAX_TRUSTED, OfGo, SentPages, Trusted};
+pub(crate) use lists::{MAX_TRUSTED, OfGo, OfInterpreters, SentPages, Trusted};
 pub use load::WAYS;
 pub(crate) use tables::{Chunk, MAX_CHUNKS, MAX_TABLES, Table, Tables, bytes_of};
 

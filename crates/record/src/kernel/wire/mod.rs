@@ -11,9 +11,9 @@ use icecore_elf::Avma;
 
 use crate::foreign::Meta;
 use crate::skeleton::types::{
-    account_moment, cgroup_record, cpu_time_record, file_key, limits, no_table_record, page_record,
-    record_head, record_type, registers_record, sample_record, stack_record, task_record, wait_flags,
-    wait_record,
+    account_moment, cgroup_record, cpu_time_record, file_key, interpreted_frame, interpreted_record, limits,
+    no_table_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
+    task_record, wait_flags, wait_record,
 };
 pub(crate) use process::Process;
 #[cfg(test)]
@@ -67,6 +67,8 @@ pub enum Event<'a> {
     StackPage(StackPage<'a>),
     /// The hashes of all pages of a stack.
     Stack(Stack<'a>),
+    /// The functions that an interpreter runs. In the same buffer the sample follows.
+    Interpreted(Interpreted<'a>),
     /// A thread is on a CPU again.
     Wait(Wait<'a>),
     /// The user stack of a thread that waited: user frames alone; the weight is the number of the epoch whose waits have this stack.
@@ -106,6 +108,8 @@ pub struct Sample<'a> {
     pub user: Frames<'a>,
     /// The number of the snapshot that came before in the same buffer; 0 if there is none.
     pub(crate) snapshot: u64,
+    /// The number of the functions of an interpreter that came before in the same buffer; 0 if there are none.
+    pub(crate) interpreted: u64,
     /// Position in the session's list of events.
     pub(crate) event: u8,
     /// A field of a tracepoint, as the kernel has it; empty if the sample has none.
@@ -206,6 +210,42 @@ impl Stack<'_> {
     }
 }
 
+/// The functions that an interpreter runs in a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interpreted<'a> {
+    pub(crate) number: u64,
+    frames: &'a [u8],
+}
+
+/// A function that an interpreter runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InterpretedFrame {
+    /// Address of its code object.
+    pub(crate) code: u64,
+    pub(crate) instruction: u64,
+    /// What tells the code object from others at its address.
+    pub(crate) check: u32,
+    /// 1 + the position of the machine frame that runs it; 0 if it is that of the next function that has one.
+    pub(crate) machine_frame: usize,
+    /// It is the innermost one of its interpreter.
+    pub(crate) is_innermost: bool,
+}
+
+impl Interpreted<'_> {
+    /// Returns the functions, the innermost first.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = InterpretedFrame> {
+        self.frames.chunks_exact(size_of::<interpreted_frame>()).filter_map(|bytes| {
+            Some(InterpretedFrame {
+                code: u64_at(bytes, offset_of!(interpreted_frame, code))?,
+                instruction: u64_at(bytes, offset_of!(interpreted_frame, instruction))?,
+                check: u32_at(bytes, offset_of!(interpreted_frame, check))?,
+                machine_frame: u16_at(bytes, offset_of!(interpreted_frame, machine_frame))?.into(),
+                is_innermost: u16_at(bytes, offset_of!(interpreted_frame, is_innermost))? != 0,
+            })
+        })
+    }
+}
+
 /// What a thread has waited for, and how long: until `ready_ns` for somebody, and then for a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait<'a> {
@@ -273,16 +313,17 @@ pub(crate) struct Ran {
 
 /// The address of an instruction that a signal interrupted, if a user frame of a walk is one .
 pub(crate) fn interrupted(frame: Avma) -> Option<Avma> {
-    const FRAME_INTERRUPTED: u64 = 1 << limits::FRAME_INTERRUPTED_BIT.0;
-    (frame.0 & FRAME_INTERRUPTED != 0).then_some(Avma(frame.0 & !FRAME_INTERRUPTED))
+    (frame.0 & INTERRUPTED != 0).then_some(Avma(frame.0 & !INTERRUPTED))
 }
+
+/// The bit of such an address.
+pub(crate) const INTERRUPTED: u64 = 1 << limits::FRAME_INTERRUPTED_BIT.0;
 
 /// The addresses of one side of a stack, kernel or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frames<'a>(&'a [u8]);
 
 impl<'a> Frames<'a> {
-    #[cfg(test)]
     pub(crate) fn from_bytes(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -313,6 +354,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         record_type::RECORD_REGISTERS => return registers(bytes).ok_or(short).map(Event::Registers),
         record_type::RECORD_STACK_PAGE => return stack_page(bytes).ok_or(short).map(Event::StackPage),
         record_type::RECORD_STACK => return stack(bytes).ok_or(short).map(Event::Stack),
+        record_type::RECORD_INTERPRETED => return interpreted(bytes).ok_or(short).map(Event::Interpreted),
         record_type::RECORD_PROCESS => return process::process(bytes).ok_or(short).map(Event::Process),
         record_type::RECORD_CPU_TIME => return cpu_time(bytes).ok_or(short).map(Event::CpuTime),
         _ => {}
@@ -339,6 +381,13 @@ pub fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         }
         record_type(other) => return Err(Undecodable::Type(other)),
     })
+}
+
+fn interpreted(bytes: &[u8]) -> Option<Interpreted<'_>> {
+    let len = usize::from(u16_at(bytes, offset_of!(interpreted_record, len))?);
+    let frames = bytes.get(offset_of!(interpreted_record, frames)..)?;
+    let frames = frames.get(..len * size_of::<interpreted_frame>())?;
+    Some(Interpreted { number: u64_at(bytes, offset_of!(interpreted_record, number))?, frames })
 }
 
 fn head(bytes: &[u8]) -> Option<Head<'_>> {
@@ -372,6 +421,7 @@ fn sample<'a>(bytes: &'a [u8], head: Head<'a>) -> Result<Sample<'a>, Undecodable
         kernel: Frames(kernel),
         user: Frames(user),
         snapshot: u64_at(bytes, offset_of!(sample_record, snapshot)).ok_or(short)?,
+        interpreted: u64_at(bytes, offset_of!(sample_record, interpreted)).ok_or(short)?,
         event: *bytes.get(offset_of!(sample_record, event)).ok_or(short)?,
         field: rest.get(..field_len).ok_or(short)?,
     })

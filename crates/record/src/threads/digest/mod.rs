@@ -19,9 +19,10 @@ use super::counts::Counts;
 use crate::collect::Collector;
 use crate::foreign::Door;
 use crate::frame_pointers::FramePointers;
+use crate::interpreters::Interpreters;
 use crate::kernel::names::KernelNames;
 use crate::kernel::sampler::SentPages;
-use crate::kernel::wire::{self, Event, Report};
+use crate::kernel::wire::{self, Event, Report, Sample};
 use crate::machine::cgroups::{Cgroups, Moved};
 use crate::machine::identity::Identities;
 use crate::machine::mounts::Mounts;
@@ -101,6 +102,7 @@ pub fn digest(
         collector: (wishes.embed != Embed::None).then(|| Collector::new(Rc::clone(&door))),
         door,
         frame_pointers,
+        interpreters: Interpreters::new(),
         sent_pages,
         kernel_names,
         kallsyms: None,
@@ -140,6 +142,7 @@ struct Digest {
     /// `None` with `--embed none`.
     collector: Option<Collector>,
     frame_pointers: Option<FramePointers>,
+    interpreters: Interpreters,
     sent_pages: Option<SentPages>,
     kernel_names: Option<KernelNames>,
     /// Read when the first kernel function needs a name and [`KernelNames`] gives none.
@@ -190,7 +193,28 @@ impl Digest {
     fn event(&mut self, event: &Event<'_>) {
         self.followed.event(event);
         self.mounts.event(event);
-        self.tracker.event(event);
+        let python = |tgid| self.frame_pointers.as_ref()?.python(tgid);
+        let sample: Option<(&Sample<'_>, fn(_) -> _)> = match event {
+            Event::Sample(sample) => Some((sample, Event::Sample)),
+            Event::WaitStack(stack) => Some((stack, Event::WaitStack)),
+            _ => None,
+        };
+        let merged = sample.and_then(|(sample, event)| {
+            self.interpreters.merge(sample, python(sample.head.tgid)?, &self.door).map(event)
+        });
+        self.tracker.event(merged.as_ref().unwrap_or(event));
+        match event {
+            Event::Interpreted(taken) => self.interpreters.hold(taken),
+            Event::Exec { head } | Event::Exit { head, whole_group: true } => {
+                self.interpreters.forget(head.tgid);
+            }
+            _ => {}
+        }
+        if let (Event::Fork { head, parent_tgid, .. }, Some(frame_pointers)) =
+            (event, &mut self.frame_pointers)
+        {
+            frame_pointers.fork(*parent_tgid, head.tgid);
+        }
         if let (Event::NoTable(missed), Some(frame_pointers)) = (event, &mut self.frame_pointers) {
             let held = |image| self.collector.as_ref()?.file(image);
             frame_pointers.miss(missed, &self.tracker, held);
@@ -212,6 +236,7 @@ impl Digest {
             Event::Cgroup { head, path } => return self.cgroups.made(head.cgroup_id, path),
             Event::Fork { .. } | Event::Comm { .. } | Event::Exit { .. } => return,
             Event::NoTable(_) | Event::Registers(_) | Event::StackPage(_) | Event::Stack(_) => return,
+            Event::Interpreted(_) => return,
             Event::WaitStack(_) | Event::CpuTime(_) | Event::Process(_) => return,
         };
         self.moved(time_ns, moved);
@@ -271,6 +296,7 @@ impl Digest {
             jit = collector.take_jit();
             collector.release();
         }
+        jit.extend(self.interpreters.take_rows());
         // The writer takes batches until this sender is dropped.
         let _ = self.batches.send(batch);
         self.send_jit(&jit);

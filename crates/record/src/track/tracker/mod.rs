@@ -156,6 +156,8 @@ impl Tracker {
             Event::Cgroup { .. } => {}
             // The sampler has copied the stack.
             Event::NoTable(_) => {}
+            // The functions are in the stack of the sample.
+            Event::Interpreted(_) => {}
             Event::Wait(wait) => self.wait_of(wait),
             Event::WaitStack(stack) => self.stack_of_waits(stack),
             Event::Registers(registers) => self.arriving.registers(registers),

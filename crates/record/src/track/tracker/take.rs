@@ -120,6 +120,7 @@ impl Tracker {
                     .iter()
                     .map(|line| JitLine { off: line.off, file: self.string(&line.file), line: line.line })
                     .collect(),
+                language: piece.language,
             })
             .collect();
         let (first_string, strings) = self.strings.take_new();

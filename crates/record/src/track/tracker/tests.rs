@@ -38,6 +38,7 @@ fn sampled_with(tracker: &mut Tracker, time_ns: u64, snapshot: u64) {
         kernel: wire::Frames::from_bytes(&kernel),
         user: wire::Frames::from_bytes(&frames),
         snapshot,
+        interpreted: 0,
         event: 0,
         field: &[],
     }));

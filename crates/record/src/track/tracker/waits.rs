@@ -295,6 +295,7 @@ mod tests {
             kernel: Frames::from_bytes(&[]),
             user: Frames::from_bytes(&frames),
             snapshot: 0,
+            interpreted: 0,
             field: &[],
             event: 0,
         }));

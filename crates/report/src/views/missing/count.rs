@@ -47,7 +47,8 @@ fn is_of_a_file(reason: Reason) -> bool {
         | Reason::Vdso
         | Reason::Special
         | Reason::KernelSymbolMissing
-        | Reason::StackLost => false,
+        | Reason::StackLost
+        | Reason::CodeGone => false,
     }
 }
 

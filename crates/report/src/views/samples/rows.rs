@@ -102,6 +102,8 @@ struct FrameRow<'a> {
     file: Option<&'a str>,
     line: Option<u32>,
     reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
     /// The text that stands for a missing name.
     #[serde(skip)]
     shown: &'a str,
@@ -191,11 +193,13 @@ impl<'a> Lister<'a> {
         let tables = &self.loaded.tables;
         let mut frames = Vec::new();
         let mut focused = self.loaded.patterns.focus.is_none();
+        let mut of_language = self.loaded.patterns.language.is_none();
         let mut ignored = false;
         let (mut hidden, mut begins, mut user_frames) = (false, false, 0);
         let (mut bytes, mut left_out) = (0, 0);
         let kernel = steps(tables, key.kernel).map(|step| (self.locator.kernel(step), step, Side::Kernel));
-        let user = steps(tables, key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
+        let user =
+            self.locator.shown(key.user).map(|step| (self.locator.user(key.space, step), step, Side::User));
         for (place, step, side) in kernel.chain(user) {
             let position =
                 self.located.position(place).or_else(|| self.located.position(CodeLocation::Lost))?;
@@ -204,6 +208,7 @@ impl<'a> Lister<'a> {
                 begins = self.entries[function].begins(user_frames > 0);
                 user_frames += usize::from(side == Side::User);
                 focused |= self.matches.in_focus[function];
+                of_language |= self.matches.of_language[function];
                 ignored |= self.matches.ignored[function];
                 if self.matches.hidden[function] {
                     hidden = true;
@@ -217,7 +222,7 @@ impl<'a> Lister<'a> {
                 }
             }
         }
-        (focused && !ignored && !(hidden && frames.is_empty())).then_some(ListedFrames {
+        (focused && of_language && !ignored && !(hidden && frames.is_empty())).then_some(ListedFrames {
             frames,
             left_out,
             begins,
@@ -258,6 +263,7 @@ impl<'a> Lister<'a> {
             file: frame.file.map(|file| &*names.files[file as usize]),
             line: frame.line,
             reason: function.reason.map(|reason| reason.code()),
+            language: function.language_name(),
             shown: &function.name,
         }
     }

@@ -205,6 +205,7 @@ impl Summary {
                 names.into_iter().for_each(|names| page.item("  names", &names));
             }
         }
+        self.quality.interpreted.iter().for_each(|it| page.item("  interpreted", &it.text()));
         // If files were reduced to sections, all names are there.
         let nameless = self.left_out.iter().filter(|row| row.costs_names());
         if let Some(left_out) = left_out::told(nameless).filter(|_| !self.quality.unnamed.is_empty()) {

@@ -86,7 +86,9 @@ fn addresses(report: &Report<'_>, located: &Located, places: &[usize]) -> Vec<Ad
             let function_offset = start.and_then(|start| at.0.checked_sub(start));
             AddressOf { offset: None, address: Some(at.0), function_offset }
         }
-        CodeLocation::Jit(..) | CodeLocation::Unmapped | CodeLocation::Lost => AddressOf::default(),
+        CodeLocation::Jit(..) | CodeLocation::Gone | CodeLocation::Unmapped | CodeLocation::Lost => {
+            AddressOf::default()
+        }
     };
     places.iter().map(of_place).collect()
 }

@@ -49,6 +49,8 @@ pub(crate) struct Facts {
     #[serde(skip_serializing_if = "<[Box<str>]>::is_empty")]
     pub(super) aliases: Box<[Box<str>]>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) language: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<Option<u32>>,
@@ -86,6 +88,7 @@ impl Facts {
             side: self.side.or(more.side),
             reason: self.reason.or(more.reason),
             aliases: if self.aliases.is_empty() { more.aliases } else { self.aliases },
+            language: self.language.or(more.language),
             file: self.file.or(more.file),
             line: self.line.or(more.line),
             host: self.host.or(more.host),
@@ -220,7 +223,8 @@ impl Value {
         }
         let side = Some(if function.side == Side::User { "user" } else { "kernel" });
         let reason = function.reason.map(|reason| reason.code());
-        let facts = Facts { side, reason, aliases: function.aliases.clone(), ..Facts::default() };
+        let (aliases, language) = (function.aliases.clone(), function.language_name());
+        let facts = Facts { side, reason, aliases, language, ..Facts::default() };
         Self { by: by.name(), name: function.name.to_string(), image, facts }
     }
 }

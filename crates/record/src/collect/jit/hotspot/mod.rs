@@ -25,7 +25,7 @@ use super::Requested;
 use super::registered::Registered;
 use crate::foreign::memory::Memory;
 use crate::proc::maps;
-use crate::track::jit::Piece;
+use crate::track::jit::{Language, Piece};
 use cache::{Cache, Kind, Window};
 use flow::MAX_CODE;
 use frame::SHARED;
@@ -197,6 +197,7 @@ impl HotSpot {
                 until_ns: if ends { it.seen_ns.max(it.since_ns + 1) } else { 0 },
                 name: it.name.clone(),
                 rules: it.tables(code),
+                language: if it.kind == Kind::Method { Language::JAVA } else { Language::UNKNOWN },
                 ..Piece::default()
             }
         };

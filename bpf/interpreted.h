@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Finds the functions that an interpreter runs. CPython links a frame for each of its functions into a list, which begins at the state of
+ * the thread. Since 3.12 each run of its eval loop has an entry frame on the C stack, at the end of the part of the list that the run has
+ * made; in 3.11 it has a structure there (`_PyCFrame`). So the machine frame around that address is the one that runs these functions.
+ *
+ *   list                                   C stack
+ *   handler  ──► dispatch ──► entry ·······► frame of the eval loop      runs handler, dispatch
+ *                               │            frame of sorted()
+ *                               ▼
+ *                 main ──► entry ··········► frame of the eval loop      runs main
+ */
+#ifndef ICECORE_INTERPRETED_H
+#define ICECORE_INTERPRETED_H
+
+#include "kernel.h"
+#include "maps.h"
+#include "pages.h"
+#include "scratch.h"
+#include "wire.h"
+
+/* The most states of threads that are searched for those of one thread. */
+#define MAX_THREAD_STATES 4096
+/* A frame and the structure of 3.11 are read at once; the fields lie in their first words. Powers of two. */
+#define FRAME_WORDS 8
+#define CHAIN_WORDS 4
+/* Pointers to code have marks in their lowest bits. */
+#define CODE_MARKS 7ULL
+/* Where a string has the hash of its characters, and where a code object's fields end that are read at once. */
+#define STRING_HASH 24
+
+/* Processes with an interpreter, and where it keeps its frames; user space has read that from its file. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct interpreter);
+} interpreters SEC(".maps");
+
+/* Looks for frames of an interpreter in a new process if its parent has one: it has the same memory. */
+static __always_inline void inherit_interpreter(__u32 parent_tgid, __u32 tgid)
+{
+	struct interpreter *of = bpf_map_lookup_elem(&interpreters, &parent_tgid);
+
+	/* The id may have belonged to another process. */
+	if (of)
+		bpf_map_update_elem(&interpreters, &tgid, of, 0);
+	else
+		bpf_map_delete_elem(&interpreters, &tgid);
+}
+
+/* What is known of a thread: its state, or the first state of the list in which it has none, since new ones come first. */
+struct known_thread {
+	__u64 state;
+	__u64 first;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct known_thread);
+} interpreted_tids SEC(".maps");
+
+struct thread_search {
+	struct interpreted *into;
+	__u64 interpreter;
+	__u64 state;
+	__u64 thread;
+};
+
+/* Looks at one state of a thread, or goes to the next interpreter of the process. */
+static long search_thread(__u32 i, struct thread_search *search)
+{
+	struct interpreted *into = search->into;
+	__u64 thread = 0, next = 0;
+
+	if (!search->state) {
+		if (!search->interpreter || READ_USER(search->state, search->interpreter + into->of.threads))
+			return 1;
+		if (READ_USER(next, search->interpreter + into->of.next_interpreter))
+			return 1;
+		search->interpreter = next;
+		return 0;
+	}
+	if (READ_USER(thread, search->state + into->of.thread) || READ_USER(next, search->state + into->of.next_thread))
+		return 1;
+	if (thread == search->thread) {
+		into->states[into->state_count & (MAX_STATES - 1)] = search->state;
+		/* A thread has one in each interpreter. */
+		if (++into->state_count >= MAX_STATES)
+			return 1;
+		next = 0;
+	}
+	search->state = next;
+	return 0;
+}
+
+/* Stores the states of the current thread: one in each interpreter of the process that it has entered. */
+static __always_inline void find_states(struct interpreted *into, __u32 tid)
+{
+	struct thread_search search = { .into = into };
+	struct known_thread *known = bpf_map_lookup_elem(&interpreted_tids, &tid);
+	const struct interpreter *of = &into->of;
+	struct known_thread now = {};
+	__u64 thread = 0, others = 0;
+
+	into->state_count = 0;
+#if defined(__TARGET_ARCH_x86)
+	search.thread = BPF_CORE_READ(bpf_get_current_task_btf(), thread.fsbase);
+#endif
+	if (READ_USER(search.interpreter, of->runtime + of->first_interpreter) || !search.interpreter ||
+	    READ_USER(others, search.interpreter + of->next_interpreter) ||
+	    READ_USER(now.first, search.interpreter + of->threads))
+		return;
+	if (known && !others) {
+		if (!known->state && known->first == now.first)
+			return;
+		if (known->state && !READ_USER(thread, known->state + of->thread) && thread == search.thread) {
+			into->states[0] = known->state;
+			into->state_count = 1;
+			return;
+		}
+	}
+	bpf_loop(MAX_THREAD_STATES, search_thread, &search, 0);
+	now.state = into->state_count ? into->states[0] : 0;
+	bpf_map_update_elem(&interpreted_tids, &tid, &now, 0);
+}
+
+struct list_walk {
+	struct interpreted *into;
+	__u64 frame;
+	/* The C stack. */
+	__u64 low;
+	__u64 high;
+	/* 3.11: the structure of the run whose frames are read, the next one outwards, and the frame with which that one begins. */
+	__u64 run;
+	__u64 outer_run;
+	__u64 outer_frame;
+	/* The position of the first frame among those of the sample, and that behind the last one. */
+	__u32 base;
+	__u32 len;
+	__u32 end;
+};
+
+/* Notes that a run ends with the frame before the position `end`; `at` is its address on the C stack. */
+static __always_inline void end_run(struct interpreted *into, __u64 at, __u32 end)
+{
+	__u32 run = into->run_count;
+
+	if (run >= MAX_INTERPRETER_RUNS)
+		return;
+	into->runs[run & (MAX_INTERPRETER_RUNS - 1)].at = at;
+	into->runs[run & (MAX_INTERPRETER_RUNS - 1)].last = end - 1;
+	into->run_count = run + 1;
+}
+
+/* 3.11: makes the next run outwards the current one. */
+static __always_inline void next_run(struct list_walk *walk, __u64 run)
+{
+	const struct interpreter *of = &walk->into->of;
+	__u64 words[CHAIN_WORDS] = {};
+
+	walk->run = run;
+	walk->outer_run = walk->outer_frame = 0;
+	if (!run || bpf_probe_read_user(words, sizeof(words), (void *)run))
+		return;
+	walk->outer_run = words[of->outer_run / 8 & (CHAIN_WORDS - 1)];
+	if (!walk->outer_run || READ_USER(walk->outer_frame, walk->outer_run + of->run_frame))
+		walk->outer_frame = 0;
+}
+
+/* Returns what tells a code object from the next one at its address. */
+static __always_inline __u32 check_of_code(const struct interpreter *of, __u64 code)
+{
+	__u32 number = 0;
+	__u64 name = 0, hash = 0;
+
+	if (READ_USER(number, code + of->number))
+		return 0;
+	if (!of->name)
+		return number;
+	if (READ_USER(name, code + of->name) || READ_USER(hash, name + STRING_HASH))
+		return 0;
+	return number * 0x9e3779b1 + (__u32)hash + (__u32)(hash >> 32);
+}
+
+/* Reads one frame of the list. */
+static long list_step(__u32 i, struct list_walk *walk)
+{
+	struct interpreted *into = walk->into;
+	const struct interpreter *of = &into->of;
+	__u64 words[FRAME_WORDS] = {}, frame = walk->frame;
+	__u32 at = walk->base + i;
+	struct interpreted_frame *to;
+
+	if (!frame) {
+		walk->end = WALK_ROOT;
+		return 1;
+	}
+	if (at >= MAX_INTERPRETED_FRAMES)
+		return 1;
+	if (of->outer_run && frame == walk->outer_frame) {
+		if (i)
+			end_run(into, walk->run, at);
+		next_run(walk, walk->outer_run);
+	}
+	if (frame & 7 || bpf_probe_read_user(words, sizeof(words), (void *)frame)) {
+		walk->end = WALK_UNREADABLE;
+		return 1;
+	}
+	to = &into->record.frames[at & (MAX_INTERPRETED_FRAMES - 1)];
+	to->code = words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
+	to->instruction = words[of->instruction / 8 & (FRAME_WORDS - 1)];
+	to->check = to->code ? check_of_code(of, to->code) : 0;
+	to->machine_frame = 0;
+	to->is_innermost = i == 0;
+	walk->len = at + 1;
+	if (!of->outer_run && frame - walk->low < walk->high - walk->low)
+		end_run(into, frame, at + 1);
+	walk->frame = words[of->previous / 8 & (FRAME_WORDS - 1)];
+	return 0;
+}
+
+/* Reads the frames that the current thread has in one interpreter, behind those of others. */
+VERIFIED_ALONE int read_list(__u32 slot, __u32 number, __u64 stack_high)
+{
+	struct scratch *scratch = scratch_of(slot);
+	struct list_walk walk = { .end = WALK_DEPTH };
+	const struct interpreter *of;
+	struct interpreted *into;
+	struct interpreter_runs *runs;
+
+	if (!scratch)
+		return 0;
+	into = &scratch->interpreted;
+	of = &into->of;
+	if (READ_USER(walk.frame, into->states[number & (MAX_STATES - 1)] + of->frame))
+		return 0;
+	walk.into = into;
+	walk.low = scratch->registers.registers[STACK_POINTER];
+	walk.high = stack_high;
+	walk.base = into->record.len;
+	walk.len = walk.base;
+	if (of->has_runs) {
+		next_run(&walk, walk.frame);
+		if (!walk.run || READ_USER(walk.frame, walk.run + of->run_frame))
+			return 0;
+	}
+	runs = &into->of_states[number & (MAX_STATES - 1)];
+	runs->next = into->run_count;
+	bpf_loop(MAX_INTERPRETED_FRAMES, list_step, &walk, 0);
+	if (of->outer_run && walk.end == WALK_ROOT && walk.len > walk.base)
+		end_run(into, walk.run, walk.len);
+	runs->end = into->run_count;
+	into->record.len = walk.len;
+	return 0;
+}
+
+/* Reads the frames of the interpreter that the current thread runs, if there is one. The walk of the machine's frames then finds theirs. */
+VERIFIED_ALONE int find_interpreted(__u32 slot)
+{
+	struct scratch *scratch = scratch_of(slot);
+	const struct interpreter *of;
+	struct interpreted *into;
+	__u64 high;
+	__u32 tgid;
+
+	if (!scratch)
+		return 0;
+	into = &scratch->interpreted;
+	into->run_count = into->state_count = 0;
+	into->record.len = 0;
+	tgid = scratch->record.head.tgid;
+	of = bpf_map_lookup_elem(&interpreters, &tgid);
+	if (!of)
+		return 0;
+	into->of = *of;
+	find_states(into, scratch->record.head.tid);
+	if (!into->state_count)
+		return 0;
+	high = stack_end(scratch->record.head.tid, scratch->registers.registers[STACK_POINTER]);
+	for (__u32 number = 0; number < MAX_STATES; number++) {
+		if (number < into->state_count)
+			read_list(slot, number, high);
+	}
+	return 0;
+}
+
+/* Notes the machine frame, a position in the stack, that lies from `low` on and below `high`, if a run of the interpreter is in it. */
+static __always_inline void place_run(struct interpreted *into, __u64 low, __u64 high, __u32 position)
+{
+	for (__u32 number = 0; number < MAX_STATES; number++) {
+		struct interpreter_runs *runs = &into->of_states[number & (MAX_STATES - 1)];
+		struct interpreter_run *run = &into->runs[runs->next & (MAX_INTERPRETER_RUNS - 1)];
+
+		if (number >= into->state_count)
+			return;
+		if (runs->next >= runs->end || run->at < low || run->at >= high)
+			continue;
+		into->record.frames[run->last & (MAX_INTERPRETED_FRAMES - 1)].machine_frame = position + 1;
+		runs->next++;
+	}
+}
+
+/* Sends the interpreter's frames of a sample, before it. */
+static __always_inline void send_interpreted(__u32 slot, struct scratch *scratch)
+{
+	struct interpreted *into = &scratch->interpreted;
+	__u64 bytes = sizeof(into->record) - sizeof(into->record.frames) +
+		      (into->record.len & (2 * MAX_INTERPRETED_FRAMES - 1)) * sizeof(into->record.frames[0]);
+
+	if (!into->record.len || bytes > sizeof(into->record))
+		return;
+	into->record.type = RECORD_INTERPRETED;
+	into->record.number = ((__u64)slot << SNAPSHOT_BITS) + (++into->sent & ((1ULL << SNAPSHOT_BITS) - 1));
+	scratch->record.interpreted = into->record.number;
+	bpf_ringbuf_output(&ring, &into->record, bytes, BPF_RB_NO_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,219 @@
+//! The functions that interpreters run, in the stacks of samples.
+//!
+//! ```text
+//! files of images ─► python: where frames are ─► sampler, which sends the frames of a thread before its sample
+//! frames ─► code: reads code objects in the memory of the process ─► rows of code, which name them
+//! stack of machine frames + frames ─► merged stack
+//! ```
+//!
+//! In a merged stack, the address of a function that an interpreter runs is that of its instruction (bytecode), with
+//! [`Location::INTERPRETED`]. It comes right behind the machine frame that runs it:
+//!
+//! ```text
+//! machine     _PyObject_Malloc                 _PyEval_EvalFrameDefault              main
+//! merged      _PyObject_Malloc  dispatch main  _PyEval_EvalFrameDefault              main
+//! ```
+
+mod code;
+mod python;
+
+use icecore_elf::Avma;
+use icecore_format::records::Location;
+use rustc_hash::FxHashMap;
+use std::time::{Duration, Instant};
+
+use crate::foreign::Door;
+use crate::foreign::memory::Memory;
+use crate::kernel::wire::{self, INTERRUPTED, InterpretedFrame, Sample};
+use crate::track::jit::{Language, Made, Piece};
+use crate::track::tracker::kept_ns;
+use code::Found;
+pub(crate) use python::Python;
+
+/// The most processes, and the most code objects of all of them, that are remembered.
+const MAX_PROCESSES: usize = 16 << 10;
+const MAX_CODES: usize = 512 << 10;
+/// The part of the time of a recording that reading code objects may take, and what it may take besides.
+const PART: u32 = 5;
+const AT_FIRST: Duration = Duration::from_secs(1);
+
+/// The code that interpreters run, as far as samples hit it.
+#[derive(Debug)]
+pub(crate) struct Interpreters {
+    /// The last frames from each buffer of the sampler.
+    held: FxHashMap<u32, Held>,
+    processes: FxHashMap<u32, Process>,
+    codes: usize,
+    /// Rows of processes that were forgotten.
+    rows: Vec<Made>,
+    started: Instant,
+    took: Duration,
+    /// The stack that was merged last, words as in a sample.
+    merged: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    number: u64,
+    frames: Vec<InterpretedFrame>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// The type of its code objects.
+    code_type: Option<u64>,
+    codes: FxHashMap<u64, Known>,
+    /// Code objects whose rows were not taken yet.
+    new: Vec<u64>,
+}
+
+/// What lies at the address of a code object.
+#[derive(Debug)]
+struct Known {
+    check: u32,
+    since_ns: u64,
+    /// `None` if programs have no such function.
+    code: Option<code::Code>,
+}
+
+impl Interpreters {
+    pub(crate) fn new() -> Self {
+        let (held, processes, codes, rows, merged) = Default::default();
+        Self { held, processes, codes, rows, merged, started: Instant::now(), took: Duration::ZERO }
+    }
+
+    /// Keeps the frames of the next sample of a buffer.
+    pub(crate) fn hold(&mut self, taken: &wire::Interpreted<'_>) {
+        let held = self.held.entry(wire::buffer_of(taken.number)).or_default();
+        held.number = taken.number;
+        held.frames.clear();
+        held.frames.extend(taken.frames());
+    }
+
+    /// Forgets the code of a process that runs another program from now on, or has ended.
+    pub(crate) fn forget(&mut self, tgid: u32) {
+        if let Some(mut process) = self.processes.remove(&tgid) {
+            self.rows.extend(process.rows(tgid));
+            self.codes -= process.codes.len();
+        }
+    }
+
+    /// Returns a sample with the functions of the interpreter in its stack; `None` if it has none.
+    pub(crate) fn merge<'a>(
+        &'a mut self,
+        sample: &Sample<'a>,
+        python: &Python,
+        door: &Door,
+    ) -> Option<Sample<'a>> {
+        let held = self.held.get_mut(&wire::buffer_of(sample.interpreted))?;
+        if sample.interpreted == 0 || held.number != sample.interpreted {
+            return None;
+        }
+        let frames = std::mem::take(&mut held.frames);
+        let (tgid, time_ns) = (sample.head.tgid, kept_ns(sample.head.time_ns));
+        let shown: Vec<Option<u64>> =
+            frames.iter().map(|frame| self.instruction(tgid, time_ns, frame, python, door)).collect();
+        let mut runs: Vec<(usize, &[Option<u64>])> = Vec::new();
+        let mut begin = 0;
+        for (at, frame) in frames.iter().enumerate() {
+            if frame.is_innermost {
+                begin = at;
+            }
+            if frame.machine_frame > 0 {
+                runs.push((frame.machine_frame, &shown[begin..=at]));
+                begin = at + 1;
+            }
+        }
+        // A thread may be in several interpreters.
+        runs.sort_by_key(|(machine_frame, _)| *machine_frame);
+        let mut runs = runs.into_iter().peekable();
+        self.merged.clear();
+        for (position, address) in (1..).zip(sample.user.leaf_first()) {
+            let mut address = address.0;
+            while let Some((_, functions)) = runs.next_if(|run| run.0 == position) {
+                let functions = functions.iter().flatten();
+                functions.for_each(|it| self.merged.extend((it | Location::INTERPRETED).to_ne_bytes()));
+                // It is not the leaf any more.
+                if position == 1 && !self.merged.is_empty() {
+                    address |= INTERRUPTED;
+                }
+            }
+            self.merged.extend(address.to_ne_bytes());
+        }
+        Some(Sample { user: wire::Frames::from_bytes(&self.merged), ..*sample })
+    }
+
+    /// Returns the address of the instruction of a frame, 0 if its code object is gone; `None` if it is of no function.
+    fn instruction(
+        &mut self,
+        tgid: u32,
+        time_ns: u64,
+        frame: &InterpretedFrame,
+        python: &Python,
+        door: &Door,
+    ) -> Option<u64> {
+        if frame.code == 0 {
+            return None;
+        }
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&tgid) {
+            return Some(0);
+        }
+        let process = self.processes.entry(tgid).or_default();
+        let is_known = process.codes.get(&frame.code).is_some_and(|known| known.check == frame.check);
+        if !is_known {
+            if self.codes >= MAX_CODES || self.took > self.started.elapsed() / PART + AT_FIRST {
+                return Some(0);
+            }
+            let begun = Instant::now();
+            let memory = Memory::of(tgid, door);
+            let found = code::read(&memory, &python.offsets, frame.code, frame.check, &mut process.code_type);
+            self.took += begun.elapsed();
+            let code = match found {
+                Found::Function(code) => Some(code),
+                Found::Machinery => None,
+                Found::Gone => return Some(0),
+            };
+            let known = Known { check: frame.check, since_ns: time_ns, code };
+            self.codes += usize::from(process.codes.insert(frame.code, known).is_none());
+            process.new.push(frame.code);
+        }
+        let known = process.codes.get_mut(&frame.code)?;
+        if time_ns < known.since_ns {
+            // Samples of different CPUs do not come in the order of time.
+            known.since_ns = time_ns;
+            process.new.push(frame.code);
+        }
+        let code = known.code.as_ref()?;
+        Some(frame.instruction.clamp(code.start, code.end - 1))
+    }
+
+    /// Takes rows of the code that was found since the last call.
+    pub(crate) fn take_rows(&mut self) -> Vec<Made> {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.extend(self.processes.iter_mut().flat_map(|(tgid, process)| process.rows(*tgid)));
+        rows
+    }
+}
+
+impl Process {
+    fn rows(&mut self, tgid: u32) -> Vec<Made> {
+        let mut new = std::mem::take(&mut self.new);
+        new.sort_unstable();
+        new.dedup();
+        let row = |address: u64| {
+            let known = self.codes.get(&address)?;
+            let code = known.code.as_ref()?;
+            let piece = Piece {
+                start: Avma(code.start),
+                end: Avma(code.end),
+                since_ns: known.since_ns,
+                name: code.name.clone(),
+                lines: code.lines.clone(),
+                language: Language::PYTHON,
+                ..Piece::default()
+            };
+            Some(Made { tgid, piece })
+        };
+        new.into_iter().filter_map(row).collect()
+    }
+}
