@@ -32,7 +32,7 @@ pub struct Interpreted {
 }
 
 impl Interpreted {
-    /// Compares the user stacks of a recording; `None` if no interpreter ran.
+    /// Compares the user stacks of a recording; `None` if none of them has functions of an interpreter.
     ///
     /// # Cost
     /// Two steps for each frame of each distinct stack.
@@ -64,7 +64,7 @@ impl Interpreted {
             all.stacks += row.samples;
             all.gone += if is_gone { row.samples } else { 0 };
         }
-        Some(all)
+        (all.stacks > 0).then_some(all)
     }
 
     /// The share of the stacks that agree, 0 to 1.

@@ -35,14 +35,11 @@ fn version(path: PathBuf) -> Option<Python> {
     Some(Python { path, minor })
 }
 
-fn program() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/known.py").display().to_string()
-}
-
-fn recorded(python: &Python, options: &[&str]) -> Recorded {
-    let program = program();
-    let command = [python.path.to_str().expect("UTF-8"), &program, SECONDS];
-    Recorded::new(&[&["-F", "997", "-q"], options].concat(), &command)
+/// Records a program of `tests/programs`.
+fn recorded(python: &Python, program: &str, seconds: &str) -> Recorded {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(program);
+    let (python, program) = (python.path.to_str().expect("UTF-8"), program.to_str().expect("UTF-8"));
+    Recorded::new(&["-F", "997", "-q"], &[python, program, seconds])
 }
 
 /// The names of the functions of Python in a stack, leaf first.
@@ -99,7 +96,7 @@ const CALLERS: [(&str, &[&str]); 24] = [
 #[test]
 fn root_each_function_of_python_has_its_caller() {
     for python in at_hand() {
-        let recorded = recorded(&python, &[]);
+        let recorded = recorded(&python, "known.py", SECONDS);
         let samples = recorded.samples(&[]);
         let (mut edges, mut exact, mut known) = (0, [0, 0], 0);
         for sample in &samples {
@@ -123,5 +120,83 @@ fn root_each_function_of_python_has_its_caller() {
         assert!(edges > 5000 && exact.iter().all(|it| *it > 30), "3.{}: {edges} {exact:?}", python.minor);
         let share = known as f64 / samples.len() as f64;
         assert!(share > 0.9, "3.{}: {share}", python.minor);
+    }
+}
+
+#[test]
+fn root_lines_of_python_are_those_that_run_and_those_that_call() {
+    for python in at_hand() {
+        let recorded = recorded(&python, "known.py", SECONDS);
+        // Lines of `bottom` and `rec`, and the loops of `phase_lines`, of which the second runs three times as long.
+        let (mut first, mut second) = (0, 0);
+        for sample in recorded.samples(&["--language", "python"]) {
+            let frames = sample.0["frames"].as_array().expect("a list");
+            let python_frames = frames.iter().filter(|frame| frame["language"] == "python");
+            for frame in python_frames {
+                let line = frame["line"].as_u64().unwrap_or(0);
+                let file = frame["file"].as_str().unwrap_or("");
+                match frame["name"].as_str() {
+                    _ if !file.ends_with("known.py") => {}
+                    Some("bottom") => assert!((10..=14).contains(&line), "{frame}"),
+                    Some("rec") => assert!((17..=18).contains(&line), "{frame}"),
+                    Some("phase_rec") => assert!((21..=22).contains(&line), "{frame}"),
+                    Some("phase_lines") if (110..=111).contains(&line) => first += 1,
+                    Some("phase_lines") if (112..=113).contains(&line) => second += 1,
+                    _ => {}
+                }
+            }
+        }
+        assert!(first > 5 && second > first, "3.{}: {first} {second}", python.minor);
+    }
+}
+
+#[test]
+fn root_threads_children_and_interpreters_in_others_have_their_functions() {
+    for python in at_hand() {
+        let recorded = recorded(&python, "many.py", "1");
+        let samples = recorded.samples(&[]);
+        let count = |chain: &[&str]| {
+            samples
+                .iter()
+                .filter(|sample| of_python(sample).windows(chain.len()).any(|it| it == chain))
+                .count()
+        };
+        let of_child = count(&["spin", "of_child", "<module>"]);
+        let of_thread = count(&["spin", "of_thread", "Thread.run"]);
+        let inner = count(&["inner_bottom", "inner_top", "<module>", "outer_run", "<module>"]);
+        let found = [of_child, of_thread, inner];
+        assert!(found.iter().all(|samples| *samples > 700), "3.{}: {found:?}", python.minor);
+        let quality = recorded.json("health", &[]);
+        let interpreted = &quality["interpreted"];
+        let number = |key: &str| interpreted[key].as_u64().unwrap_or_else(|| panic!("{interpreted}"));
+        assert_eq!((number("inner"), number("outer")), (0, 0), "3.{}: {interpreted}", python.minor);
+        assert!(number("agree") * 100 > number("stacks") * 90, "3.{}: {interpreted}", python.minor);
+    }
+}
+
+#[test]
+fn root_code_that_lies_where_other_code_was_has_its_own_name_or_none() {
+    for python in at_hand() {
+        let recorded = recorded(&python, "compiles.py", "2");
+        let (mut both, mut gone) = (0, 0);
+        for sample in recorded.samples(&[]) {
+            let names = of_python(&sample);
+            let of_rounds: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("round_")).collect();
+            let frames = sample.0["frames"].as_array().expect("a list");
+            gone += usize::from(frames.iter().any(|frame| frame["reason"] == "code_gone"));
+            match of_rounds[..] {
+                [leaf, top] => {
+                    both += 1;
+                    let rounds = [leaf.strip_suffix("_leaf"), top.strip_suffix("_top")];
+                    assert!(rounds[0].is_some() && rounds[0] == rounds[1], "3.{}: {names:?}", python.minor);
+                }
+                [one] => {
+                    assert!(one.ends_with("_top") || one.ends_with("_leaf"), "3.{}: {names:?}", python.minor)
+                }
+                _ => assert!(of_rounds.is_empty(), "3.{}: {names:?}", python.minor),
+            }
+        }
+        println!("3.{}: {both} samples with both names, {gone} with code that was gone", python.minor);
+        assert!(both + gone > 1000, "3.{}: {both} {gone}", python.minor);
     }
 }

@@ -63,8 +63,9 @@ struct Process {
     /// The type of its code objects.
     code_type: Option<u64>,
     codes: FxHashMap<u64, Known>,
-    /// Code objects whose rows were not taken yet.
+    /// The addresses of code objects whose rows were not taken yet, and the rows of those that others have replaced since.
     new: Vec<u64>,
+    replaced: Vec<Piece>,
 }
 
 /// What lies at the address of a code object.
@@ -72,6 +73,8 @@ struct Process {
 struct Known {
     check: u32,
     since_ns: u64,
+    /// Its row was not taken yet.
+    is_new: bool,
     /// `None` if programs have no such function.
     code: Option<code::Code>,
 }
@@ -173,14 +176,13 @@ impl Interpreters {
                 Found::Machinery => None,
                 Found::Gone => return Some(0),
             };
-            let known = Known { check: frame.check, since_ns: time_ns, code };
-            self.codes += usize::from(process.codes.insert(frame.code, known).is_none());
-            process.new.push(frame.code);
+            self.codes += usize::from(!process.codes.contains_key(&frame.code));
+            process.replace(frame.code, Known { check: frame.check, since_ns: time_ns, is_new: true, code });
         }
         let known = process.codes.get_mut(&frame.code)?;
         if time_ns < known.since_ns {
             // Samples of different CPUs do not come in the order of time.
-            known.since_ns = time_ns;
+            (known.since_ns, known.is_new) = (time_ns, true);
             process.new.push(frame.code);
         }
         let code = known.code.as_ref()?;
@@ -196,24 +198,35 @@ impl Interpreters {
 }
 
 impl Process {
+    /// Takes rows of the code that was found since the last call.
     fn rows(&mut self, tgid: u32) -> Vec<Made> {
-        let mut new = std::mem::take(&mut self.new);
-        new.sort_unstable();
-        new.dedup();
-        let row = |address: u64| {
-            let known = self.codes.get(&address)?;
-            let code = known.code.as_ref()?;
-            let piece = Piece {
-                start: Avma(code.start),
-                end: Avma(code.end),
-                since_ns: known.since_ns,
-                name: code.name.clone(),
-                lines: code.lines.clone(),
-                language: Language::PYTHON,
-                ..Piece::default()
-            };
-            Some(Made { tgid, piece })
-        };
-        new.into_iter().filter_map(row).collect()
+        let mut pieces = std::mem::take(&mut self.replaced);
+        for address in std::mem::take(&mut self.new) {
+            pieces.extend(self.codes.get_mut(&address).and_then(Known::take_row));
+        }
+        pieces.into_iter().map(|piece| Made { tgid, piece }).collect()
+    }
+
+    /// Notes what lies at the address of a code object from now on.
+    fn replace(&mut self, address: u64, known: Known) {
+        self.new.push(address);
+        let mut before = self.codes.insert(address, known);
+        self.replaced.extend(before.as_mut().and_then(Known::take_row));
+    }
+}
+
+impl Known {
+    /// Makes a row of it, if it is a function and has none.
+    fn take_row(&mut self) -> Option<Piece> {
+        let code = self.code.as_ref().filter(|_| std::mem::take(&mut self.is_new))?;
+        Some(Piece {
+            start: Avma(code.start),
+            end: Avma(code.end),
+            since_ns: self.since_ns,
+            name: code.name.clone(),
+            lines: code.lines.clone(),
+            language: Language::PYTHON,
+            ..Piece::default()
+        })
     }
 }

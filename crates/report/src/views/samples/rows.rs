@@ -257,7 +257,7 @@ impl<'a> Lister<'a> {
             address: self.locator.address(space, step),
             side: if side == Side::User { "user" } else { "kernel" },
             inlined: frame.inlined,
-            interrupted: step.role == Role::Interrupted,
+            interrupted: step.role == Role::Interrupted && !step.is_interpreted(),
             guessed: step.mark.has(Mark::GUESSED),
             moved: in_image && self.locator.is_moved(space, step),
             file: frame.file.map(|file| &*names.files[file as usize]),
