@@ -148,6 +148,8 @@ programs! {
     secrets_with_frames: "secrets.c", [WITH_FRAMES];
     /// Has JIT code, and stale addresses of it on its stack.
     made: "made.c", [WITH_FRAMES, &["-static"]];
+    /// Pretends to be CPython, and does harm.
+    pretends: "pretends.c", [AS_DISTRIBUTED];
     /// Has no libraries, and a frame pointer in every function.
     alone: "alone.c", [WITH_FRAMES, WITHOUT_LIBRARIES];
     /// The same, but its function `outer` keeps no frame pointer.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, needs};
+use icecore_tests::machine::{Recorded, Sample, needs, pretends};
 
 const SECONDS: &str = "3";
 /// The minor versions of CPython 3 whose frames are known.
@@ -198,5 +198,30 @@ fn root_code_that_lies_where_other_code_was_has_its_own_name_or_none() {
         }
         println!("3.{}: {both} samples with both names, {gone} with code that was gone", python.minor);
         assert!(both + gone > 1000, "3.{}: {both} {gone}", python.minor);
+    }
+}
+
+#[test]
+fn root_a_program_that_pretends_to_be_python_harms_nobody() {
+    let program = pretends();
+    for way in ["circle", "threads", "names", "wild"] {
+        let recorded = Recorded::new(&["-F", "997", "-q"], &[program.to_str().expect("UTF-8"), way, "1"]);
+        let samples = recorded.samples(&["--native"]);
+        let whole = samples.iter().filter(|sample| sample.has("spin") && sample.has("evaluate"));
+        let whole: Vec<&Sample> = whole.filter(|sample| sample.is_unwound()).collect();
+        assert!(whole.len() > 700, "{way}: {} of {}", whole.len(), samples.len());
+        let names = whole.iter().flat_map(|sample| of_python(sample));
+        let lens: std::collections::BTreeSet<usize> = names.map(str::len).collect();
+        let expected: &[usize] = match way {
+            // No thread has the number of this one.
+            "threads" => &[],
+            "names" => &[4096],
+            // Of two frames in a circle, one shows code; the other one is code that is none.
+            "circle" => &[5],
+            _ => &[],
+        };
+        assert_eq!(lens.into_iter().collect::<Vec<_>>(), expected, "{way}");
+        let lost = recorded.json("summary", &[])["lost_samples"].as_u64();
+        assert_eq!(lost.unwrap_or(0), 0, "{way}");
     }
 }
