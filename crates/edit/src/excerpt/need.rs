@@ -197,9 +197,9 @@ impl Need {
         let mut at_run_time = addresses(rows, &self.user_stacks);
         let mut code = BTreeSet::new();
         for location in on_stacks.chain(on_held) {
-            match location {
-                Location::Address(address) => at_run_time.push(address),
-                Location::Image { image, file_off } => drop(code.insert((image, file_off))),
+            at_run_time.extend(location.address());
+            if let Location::Image { image, file_off } = location {
+                code.insert((image, file_off));
             }
         }
         at_run_time.sort_unstable();
@@ -261,10 +261,7 @@ fn with_ancestors(rows: &SessionRows, mut processes: BTreeSet<u32>) -> BTreeSet<
 
 /// Returns the addresses whose names are looked up, and the addresses after them.
 fn addresses(rows: &SessionRows, stacks: &BTreeSet<u32>) -> Vec<u64> {
-    let of_node = |id: &u32| match rows.nodes.find(*id)?.location {
-        Location::Address(address) => Some(address),
-        Location::Image { .. } => None,
-    };
+    let of_node = |id: &u32| rows.nodes.find(*id)?.location.address();
     let mut addresses: Vec<u64> = closed(rows, stacks).iter().filter_map(of_node).collect();
     addresses.sort_unstable();
     addresses.dedup();

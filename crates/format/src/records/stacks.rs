@@ -27,6 +27,14 @@ impl Location {
     /// none of those; what such an instruction calls comes before it. An address of 0 is that of code that was gone when its name was read.
     pub const INTERPRETED: u64 = 1 << 62;
 
+    /// Returns the address in the process, if that is what is known.
+    pub fn address(self) -> Option<u64> {
+        match self {
+            Self::Address(address) => Some(self.interpreted().unwrap_or(address)),
+            Self::Image { .. } => None,
+        }
+    }
+
     /// Returns the address of the instruction, if an interpreter runs it.
     pub fn interpreted(self) -> Option<u64> {
         match self {

@@ -251,7 +251,7 @@ impl<'a> Locator<'a> {
     /// Finds the address of a frame; `None` if no known mapping shows its code.
     pub fn address(&self, space: Option<SpaceId>, step: Step) -> Option<u64> {
         match step.location? {
-            location @ Location::Address(address) => Some(location.interpreted().unwrap_or(address)),
+            location @ Location::Address(_) => location.address(),
             Location::Image { image, file_off } => {
                 let lookup = step.role.lookup_off(FileOff(file_off));
                 let address = self.spaces.address(space?, image, lookup)?;
