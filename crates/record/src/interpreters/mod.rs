@@ -230,3 +230,6 @@ impl Known {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,6 +127,12 @@ impl Python {
         Some(Self { code: (text.at, text.off), runtime: section.at, offsets })
     }
 
+    /// An interpreter somewhere.
+    #[cfg(test)]
+    pub(super) fn of_3_12() -> Self {
+        Self { code: (Svma(0), FileOff(0)), runtime: Svma(0), offsets: OF_3_12 }
+    }
+
     /// The offset in the file of some code, by which a process shows where it has mapped the file.
     pub(crate) fn code_off(&self) -> FileOff {
         self.code.1

@@ -231,7 +231,12 @@ pub(crate) struct InterpretedFrame {
     pub(crate) is_innermost: bool,
 }
 
-impl Interpreted<'_> {
+impl<'a> Interpreted<'a> {
+    #[cfg(test)]
+    pub(crate) fn of(number: u64, frames: &'a [u8]) -> Self {
+        Self { number, frames }
+    }
+
     /// Returns the functions, the innermost first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = InterpretedFrame> {
         self.frames.chunks_exact(size_of::<interpreted_frame>()).filter_map(|bytes| {

@@ -71,7 +71,7 @@ impl Annotate {
     fn remarks(&self, writer: &Writer<'_>, page: &mut Page) {
         let elsewhere = self.elsewhere.map(|weights| {
             let share = percent(weights.total as f64 / writer.whole.max(1) as f64);
-            format!("{share} in code that no file has: of the kernel, or made by a JIT compiler; it has no instructions here")
+            format!("{share} in code that no file has: of the kernel, made by a JIT compiler, or run by an interpreter; it has no instructions here")
         });
         let left_out = (self.places_left_out > 0).then(|| {
             let places = things(self.places_left_out as u64, "hit place");

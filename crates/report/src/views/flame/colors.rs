@@ -3,13 +3,14 @@
 use inferno::flamegraph::color::{Color, PaletteMap};
 
 use crate::views::folded::Labels;
+use icecore_format::records::Language;
 use icecore_profile::named::names::{Frame, Names, Side};
 use icecore_text::shorten::shorten;
 
 /// What the color of a frame shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colors {
-    /// Whether it is user code, kernel code, inlined or unnamed.
+    /// Whether it is user code, kernel code, inlined, Python, Java or unnamed.
     Side,
     /// The same in colors that people of any color vision tell apart.
     Safe,
@@ -33,9 +34,17 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
             continue;
         }
         let (r, g, b) = match by {
-            Colors::Side => of_side(names, frame, [(225, 90, 75), (235, 145, 40), (75, 190, 190)]),
-            // Sky blue, orange and yellow of Okabe and Ito's palette, "Color Universal Design".
-            Colors::Safe => of_side(names, frame, [(86, 180, 225), (225, 155, 0), (231, 225, 66)]),
+            Colors::Side => of_side(
+                names,
+                frame,
+                [(225, 90, 75), (235, 145, 40), (75, 190, 190), (105, 145, 220), (130, 180, 85)],
+            ),
+            // Sky blue, orange, yellow, reddish purple and bluish green of Okabe and Ito's palette, "Color Universal Design".
+            Colors::Safe => of_side(
+                names,
+                frame,
+                [(86, 180, 225), (225, 155, 0), (231, 225, 66), (204, 121, 167), (0, 158, 115)],
+            ),
             Colors::Image => of_image(names, frame),
         };
         let shade = (fnv(label) % SHADES) as u8;
@@ -45,11 +54,13 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
     colors
 }
 
-fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined]: [Rgb; 3]) -> Rgb {
+fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined, python, java]: [Rgb; 5]) -> Rgb {
     let function = &names.functions[frame.function as usize];
     match (function.reason, function.side, frame.inlined) {
         (Some(_), _, _) => UNNAMED,
         (None, Side::Kernel, _) => kernel,
+        _ if function.language == Language::PYTHON => python,
+        _ if function.language == Language::JAVA => java,
         (None, Side::User, true) => inlined,
         (None, Side::User, false) => user,
     }
