@@ -21,13 +21,13 @@
 
 /* The most states of threads that are searched for those of one thread. */
 #define MAX_THREAD_STATES 4096
-/* A frame and the structure of 3.11 are read at once; the fields lie in their first words. Powers of two. */
-#define FRAME_WORDS 8
-#define CHAIN_WORDS 4
 /* Pointers to code have marks in their lowest bits. */
 #define CODE_MARKS 7ULL
-/* Where a string has the hash of its characters, and where a code object's fields end that are read at once. */
-#define STRING_HASH 24
+/* Where a string has its length, behind that its hash (all ones if it is not known), and its characters if they are ASCII; and how many bytes
+ * of its end are read. */
+#define STRING_LENGTH 16
+#define STRING_CHARACTERS 48
+#define STRING_END 32
 
 /* Processes with an interpreter, and where it keeps its frames; user space has read that from its file. */
 struct {
@@ -49,10 +49,12 @@ static __always_inline void inherit_interpreter(__u32 parent_tgid, __u32 tgid)
 		bpf_map_delete_elem(&interpreters, &tgid);
 }
 
-/* What is known of a thread: its state, or the first state of the list in which it has none, since new ones come first. */
+/* What is known of a thread: its state, 0 if it has none, as long as the first state of the list is this one, of this thread. New ones come
+ * first, and memory of one that has ended may become that of another one. */
 struct known_thread {
 	__u64 state;
 	__u64 first;
+	__u64 of_first;
 };
 
 struct {
@@ -111,12 +113,12 @@ static __always_inline void find_states(struct interpreted *into, __u32 tid)
 #endif
 	if (READ_USER(search.interpreter, of->runtime + of->first_interpreter) || !search.interpreter ||
 	    READ_USER(others, search.interpreter + of->next_interpreter) ||
-	    READ_USER(now.first, search.interpreter + of->threads))
+	    READ_USER(now.first, search.interpreter + of->threads) || READ_USER(now.of_first, now.first + of->thread))
 		return;
-	if (known && !others) {
-		if (!known->state && known->first == now.first)
+	if (known && !others && known->first == now.first && known->of_first == now.of_first) {
+		if (!known->state)
 			return;
-		if (known->state && !READ_USER(thread, known->state + of->thread) && thread == search.thread) {
+		if (!READ_USER(thread, known->state + of->thread) && thread == search.thread) {
 			into->states[0] = known->state;
 			into->state_count = 1;
 			return;
@@ -126,22 +128,6 @@ static __always_inline void find_states(struct interpreted *into, __u32 tid)
 	now.state = into->state_count ? into->states[0] : 0;
 	bpf_map_update_elem(&interpreted_tids, &tid, &now, 0);
 }
-
-struct list_walk {
-	struct interpreted *into;
-	__u64 frame;
-	/* The C stack. */
-	__u64 low;
-	__u64 high;
-	/* 3.11: the structure of the run whose frames are read, the next one outwards, and the frame with which that one begins. */
-	__u64 run;
-	__u64 outer_run;
-	__u64 outer_frame;
-	/* The position of the first frame among those of the sample, and that behind the last one. */
-	__u32 base;
-	__u32 len;
-	__u32 end;
-};
 
 /* Notes that a run ends with the frame before the position `end`; `at` is its address on the C stack. */
 static __always_inline void end_run(struct interpreted *into, __u64 at, __u32 end)
@@ -156,43 +142,58 @@ static __always_inline void end_run(struct interpreted *into, __u64 at, __u32 en
 }
 
 /* 3.11: makes the next run outwards the current one. */
-static __always_inline void next_run(struct list_walk *walk, __u64 run)
+static __always_inline void next_run(struct interpreted *into, __u64 run)
 {
-	const struct interpreter *of = &walk->into->of;
-	__u64 words[CHAIN_WORDS] = {};
+	struct list_walk *walk = &into->list;
 
 	walk->run = run;
 	walk->outer_run = walk->outer_frame = 0;
-	if (!run || bpf_probe_read_user(words, sizeof(words), (void *)run))
+	if (!run || READ_USER(walk->outer_run, run + into->of.outer_run) || !walk->outer_run)
 		return;
-	walk->outer_run = words[of->outer_run / 8 & (CHAIN_WORDS - 1)];
-	if (!walk->outer_run || READ_USER(walk->outer_frame, walk->outer_run + of->run_frame))
+	if (READ_USER(walk->outer_frame, walk->outer_run + into->of.run_frame))
 		walk->outer_frame = 0;
 }
 
-/* Returns what tells a code object from the next one at its address. */
-static __always_inline __u32 check_of_code(const struct interpreter *of, __u64 code)
+/* Returns what tells a text from others: its hash, or if that is not known its end. */
+static __always_inline __u64 check_of_text(struct interpreted *into, __u64 text)
 {
-	__u32 number = 0;
-	__u64 name = 0, hash = 0;
+	__u64 *words = into->words;
 
-	if (READ_USER(number, code + of->number))
+	/* Its length and its hash. */
+	if (bpf_probe_read_user(words, 16, (void *)(text + STRING_LENGTH)))
 		return 0;
-	if (!of->name)
+	if (words[1] != ~0ULL)
+		return words[1];
+	if (bpf_probe_read_user(words, STRING_END, (void *)(text + STRING_CHARACTERS - STRING_END + words[0])))
+		return 0;
+	return words[0] ^ words[1] * 3 ^ words[2] * 5 ^ words[3] * 7;
+}
+
+/* Returns what tells a code object from the next one at its address. */
+static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
+{
+	__u64 texts[2] = {}, mixed;
+	__u32 number = 0;
+
+	if (READ_USER(number, code + into->of.number))
+		return 0;
+	if (!into->of.texts)
 		return number;
-	if (READ_USER(name, code + of->name) || READ_USER(hash, name + STRING_HASH))
+	if (READ_USER(texts, code + into->of.texts))
 		return 0;
-	return number * 0x9e3779b1 + (__u32)hash + (__u32)(hash >> 32);
+	mixed = check_of_text(into, texts[0]) * 3 + check_of_text(into, texts[1]);
+	return number * 0x9e3779b1 + (__u32)mixed + (__u32)(mixed >> 32);
 }
 
 /* Reads one frame of the list. */
-static long list_step(__u32 i, struct list_walk *walk)
+static long list_step(__u32 i, struct interpreted **context)
 {
-	struct interpreted *into = walk->into;
+	struct interpreted *into = *context;
 	const struct interpreter *of = &into->of;
-	__u64 words[FRAME_WORDS] = {}, frame = walk->frame;
-	__u32 at = walk->base + i;
+	struct list_walk *walk = &into->list;
 	struct interpreted_frame *to;
+	__u64 frame = walk->frame;
+	__u32 at = walk->base + i;
 
 	if (!frame) {
 		walk->end = WALK_ROOT;
@@ -203,58 +204,48 @@ static long list_step(__u32 i, struct list_walk *walk)
 	if (of->outer_run && frame == walk->outer_frame) {
 		if (i)
 			end_run(into, walk->run, at);
-		next_run(walk, walk->outer_run);
+		next_run(into, walk->outer_run);
 	}
-	if (frame & 7 || bpf_probe_read_user(words, sizeof(words), (void *)frame)) {
+	if (frame & 7 || bpf_probe_read_user(into->words, sizeof(into->words), (void *)frame)) {
 		walk->end = WALK_UNREADABLE;
 		return 1;
 	}
 	to = &into->record.frames[at & (MAX_INTERPRETED_FRAMES - 1)];
-	to->code = words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
-	to->instruction = words[of->instruction / 8 & (FRAME_WORDS - 1)];
-	to->check = to->code ? check_of_code(of, to->code) : 0;
+	to->code = into->words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
+	to->instruction = into->words[of->instruction / 8 & (FRAME_WORDS - 1)];
+	walk->frame = into->words[of->previous / 8 & (FRAME_WORDS - 1)];
+	to->check = to->code ? check_of_code(into, to->code) : 0;
 	to->machine_frame = 0;
 	to->is_innermost = i == 0;
 	walk->len = at + 1;
 	if (!of->outer_run && frame - walk->low < walk->high - walk->low)
 		end_run(into, frame, at + 1);
-	walk->frame = words[of->previous / 8 & (FRAME_WORDS - 1)];
 	return 0;
 }
 
 /* Reads the frames that the current thread has in one interpreter, behind those of others. */
-VERIFIED_ALONE int read_list(__u32 slot, __u32 number, __u64 stack_high)
+static __always_inline void read_list(struct interpreted *into, __u32 number)
 {
-	struct scratch *scratch = scratch_of(slot);
-	struct list_walk walk = { .end = WALK_DEPTH };
-	const struct interpreter *of;
-	struct interpreted *into;
-	struct interpreter_runs *runs;
+	struct interpreter_runs *runs = &into->of_states[number & (MAX_STATES - 1)];
+	const struct interpreter *of = &into->of;
+	struct list_walk *walk = &into->list;
 
-	if (!scratch)
-		return 0;
-	into = &scratch->interpreted;
-	of = &into->of;
-	if (READ_USER(walk.frame, into->states[number & (MAX_STATES - 1)] + of->frame))
-		return 0;
-	walk.into = into;
-	walk.low = scratch->registers.registers[STACK_POINTER];
-	walk.high = stack_high;
-	walk.base = into->record.len;
-	walk.len = walk.base;
+	runs->next = runs->end = into->run_count;
+	if (READ_USER(walk->frame, into->states[number & (MAX_STATES - 1)] + of->frame))
+		return;
+	walk->end = WALK_DEPTH;
+	walk->base = walk->len = into->record.len;
+	walk->outer_frame = 0;
 	if (of->has_runs) {
-		next_run(&walk, walk.frame);
-		if (!walk.run || READ_USER(walk.frame, walk.run + of->run_frame))
-			return 0;
+		next_run(into, walk->frame);
+		if (!walk->run || READ_USER(walk->frame, walk->run + of->run_frame))
+			return;
 	}
-	runs = &into->of_states[number & (MAX_STATES - 1)];
-	runs->next = into->run_count;
-	bpf_loop(MAX_INTERPRETED_FRAMES, list_step, &walk, 0);
-	if (of->outer_run && walk.end == WALK_ROOT && walk.len > walk.base)
-		end_run(into, walk.run, walk.len);
+	bpf_loop(MAX_INTERPRETED_FRAMES, list_step, &into, 0);
+	if (of->outer_run && walk->end == WALK_ROOT && walk->len > walk->base)
+		end_run(into, walk->run, walk->len);
 	runs->end = into->run_count;
-	into->record.len = walk.len;
-	return 0;
+	into->record.len = walk->len;
 }
 
 /* Reads the frames of the interpreter that the current thread runs, if there is one. The walk of the machine's frames then finds theirs. */
@@ -263,7 +254,6 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 	struct scratch *scratch = scratch_of(slot);
 	const struct interpreter *of;
 	struct interpreted *into;
-	__u64 high;
 	__u32 tgid;
 
 	if (!scratch)
@@ -279,10 +269,11 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 	find_states(into, scratch->record.head.tid);
 	if (!into->state_count)
 		return 0;
-	high = stack_end(scratch->record.head.tid, scratch->registers.registers[STACK_POINTER]);
+	into->list.low = scratch->registers.registers[STACK_POINTER];
+	into->list.high = stack_end(scratch->record.head.tid, into->list.low);
 	for (__u32 number = 0; number < MAX_STATES; number++) {
 		if (number < into->state_count)
-			read_list(slot, number, high);
+			read_list(into, number);
 	}
 	return 0;
 }

@@ -72,8 +72,30 @@ struct interpreter_run {
 	__u32 zero;
 };
 
-/* The functions that an interpreter runs in a thread. */
+/* The fields of a frame lie in so many words at its begin; a power of two. */
+#define FRAME_WORDS 8
+
+/* A walk along the frames of an interpreter. */
+struct list_walk {
+	__u64 frame;
+	/* The C stack. */
+	__u64 low;
+	__u64 high;
+	/* 3.11: the structure of the run whose frames are read, the next one outwards, and the frame with which that one begins. */
+	__u64 run;
+	__u64 outer_run;
+	__u64 outer_frame;
+	/* The position of the first frame among those of the sample, and that behind the last one. */
+	__u32 base;
+	__u32 len;
+	__u32 end;
+	__u32 zero;
+};
+
+/* The functions that an interpreter runs in a thread. Programs have too little stack for what is needed meanwhile. */
 struct interpreted {
+	struct list_walk list;
+	__u64 words[FRAME_WORDS];
 	struct interpreter of;
 	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
 	 * of the stack comes to next, and that behind the last one. */

@@ -7,6 +7,7 @@
 #include "complete.h"
 #include "executing.h"
 #include "go.h"
+#include "interpreted.h"
 #include "interrupted.h"
 #include "maps.h"
 #include "pages.h"
@@ -121,6 +122,8 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 	if (at_entry && copy_mode == COPY_NOTHING)
 		caller = return_address(&scratch->returns, scratch->registers.registers);
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
+	if (walks_tables)
+		find_interpreted(slot);
 	if (walks_tables && walk_by_tables(slot)) {
 		if (audited_of && bpf_get_prandom_u32() % audited_of == 0)
 			take_snapshot(slot, scratch, 1);

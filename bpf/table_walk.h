@@ -338,7 +338,6 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	walk->window_at = NO_WINDOW;
 	walk->code.range.len = 0;
 	forget_old_code(walk);
-	find_interpreted(slot);
 	scratch->frames[step.base] = walk->ip;
 	bpf_loop(MAX_USER_FRAMES - 1, table_step, &step, 0);
 	if (!walk->is_whole)

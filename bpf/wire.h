@@ -59,7 +59,7 @@ enum limits {
 	REPORTED_LEN = 512,
 	MAX_FIELD_LEN = 64,
 	/* The most frames of an interpreter in a sample, and the most runs of its eval loop; powers of two. */
-	MAX_INTERPRETED_FRAMES = 2048,
+	MAX_INTERPRETED_FRAMES = 4096,
 	MAX_INTERPRETER_RUNS = 1024,
 /* Registers in the order of DWARF, up to the program counter. x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
  * rip. arm64: x0 to x30, sp, pc. */
@@ -294,9 +294,10 @@ struct interpreter {
 	__u32 previous;
 	__u32 code;
 	__u32 instruction;
-	/* In a code object: a number of four bytes that tells it from others, and its name if that number alone does not; else 0. */
+	/* In a code object: a number of four bytes that tells it from others, and the texts of its file and its name, one behind the other, if that
+	 * number alone does not; else 0. */
 	__u32 number;
-	__u32 name;
+	__u32 texts;
 };
 
 /*

@@ -60,6 +60,7 @@ int main(int argc, char **argv)
 	(void)argc;
 	strcpy(code_name, "code");
 	type[3] = (uint64_t)code_name;
+	code[0] = 1;
 	code[TYPE] = (uint64_t)type;
 	code[LEN] = 16;
 	code[FIRST_LINE] = 7;

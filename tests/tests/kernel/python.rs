@@ -225,3 +225,28 @@ fn root_a_program_that_pretends_to_be_python_harms_nobody() {
         assert_eq!(lost.unwrap_or(0), 0, "{way}");
     }
 }
+
+#[test]
+fn root_memory_of_code_that_was_thrown_away_names_nothing() {
+    for python in at_hand() {
+        let recorded = recorded(&python, "forgets.py", "3");
+        let (mut real, mut bodies, mut gone) = (0, 0, 0);
+        for sample in recorded.samples(&[]) {
+            let frames = sample.0["frames"].as_array().expect("a list");
+            gone += usize::from(frames.iter().any(|frame| frame["reason"] == "code_gone"));
+            let names = of_python(&sample);
+            assert!(!names.iter().any(|name| name.starts_with("fake")), "3.{}: {names:?}", python.minor);
+            real += usize::from(names.iter().any(|name| name.starts_with("real")));
+            let file = match names[..] {
+                ["<module>", "run", "first", ..] => "file_11111.py",
+                ["<module>", "run", "second", ..] => "file_22222.py",
+                _ => continue,
+            };
+            bodies += 1;
+            let leaf = frames.iter().find(|frame| frame["language"] == "python").expect("it has a name");
+            assert_eq!(leaf["file"], file, "3.{}: {names:?}", python.minor);
+        }
+        println!("3.{}: {real} samples with real names, {bodies} with bodies, {gone} gone", python.minor);
+        assert!(real + bodies + gone > 500, "3.{}", python.minor);
+    }
+}

@@ -8,15 +8,19 @@ use crate::track::jit::Line;
 
 /// The most bytes of a name, of the path of a file, and of a table of lines.
 const MAX_NAME_BYTES: usize = 4 << 10;
-const MAX_LINES_BYTES: usize = 64 << 10;
-/// The most lines of a code object.
-const MAX_LINES: usize = 4096;
-/// An object: where its type is, where the name of a type is, and how many elements it has.
+const MAX_LINES_BYTES: usize = 256 << 10;
+/// The most lines of a code object; the line of what follows is not known.
+const MAX_LINES: usize = 32 << 10;
+/// An object: how often it is referred to, where its type is, where the name of a type is, and how many elements it has.
+const REFERENCES: u64 = 0;
 const TYPE: u64 = 8;
 const TYPE_NAME: u64 = 24;
 const LEN: u64 = 16;
-const STRING_HASH: u64 = 24;
-const STRING_STATE: u64 = 32;
+const STRING_HASH: usize = 24;
+const STRING_STATE: usize = 32;
+const STRING_HEAD: usize = 56;
+/// Where a string of 3.11 has its characters if they are ASCII.
+const STRING_CHARACTERS: usize = 48;
 const BYTES: u64 = 32;
 /// An instruction has this many bytes.
 const UNIT: u64 = 2;
@@ -54,29 +58,42 @@ pub(super) fn read(
     check: u32,
     code_type: &mut Option<u64>,
 ) -> Found {
-    let Some(kind) = word(memory, at.wrapping_add(TYPE)) else { return Found::Gone };
+    let Some(kind) = live(memory, at) else { return Found::Gone };
     if code_type.is_none() && is_code_type(memory, kind) {
         *code_type = Some(kind);
     }
     if code_type.is_none_or(|known| known != kind) {
         return if is_no_code(memory, kind) { Found::Machinery } else { Found::Gone };
     }
-    let code = function(memory, of, at);
+    let code = function(memory, of, at, check);
+    // What was read meanwhile belongs to it if it is there, and the same, before and after. A freed object keeps most of its words.
     match code {
-        Some(code) if current_check(memory, of, at) == Some(check) => code,
+        Some(code) if current_check(memory, of, at) == Some(check) && live(memory, at) == Some(kind) => code,
         _ => Found::Gone,
     }
 }
 
-fn function(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<Found> {
+/// Returns the address of the type of an object; `None` if it is freed: then its first word is 0, or leads to other memory that is free.
+fn live(memory: &Memory<'_>, at: u64) -> Option<u64> {
+    let references = word(memory, at.checked_add(REFERENCES)?)?;
+    let is_live = references > 0 && references <= u64::from(u32::MAX);
+    word(memory, at.checked_add(TYPE)?).filter(|_| is_live)
+}
+
+fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Found> {
     let field = |off: u32| at.checked_add(off.into());
     let pointer = |off: u32| word(memory, field(off)?);
-    let first_line = half(memory, field(of.first_line)?)?;
+    let (first_line, number) = (half(memory, field(of.first_line)?)?, half(memory, field(of.number)?)?);
     let (file, name) = (text(memory, of, pointer(of.file)?)?, text(memory, of, pointer(of.name)?)?);
+    // Other objects may come and go at this address meanwhile: the texts that are shown must be those that were checked.
+    if of.is_told_by_name && mixed(number, &file, &name)? != check {
+        return None;
+    }
+    let (file, name) = (file.utf8, name.utf8);
     if name == TRAMPOLINE || file == SHIM && name == SHIM {
         return Some(Found::Machinery);
     }
-    let name = text(memory, of, pointer(of.qualified)?)?;
+    let name = text(memory, of, pointer(of.qualified)?)?.utf8;
     let units = word(memory, at.checked_add(LEN)?)?;
     let start = field(of.instructions)?.checked_sub(UNIT)?;
     let end = start.checked_add(units.checked_mul(UNIT).filter(|len| *len < 1 << 30)? + UNIT)?;
@@ -96,9 +113,14 @@ fn current_check(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<u32> {
     if !of.is_told_by_name {
         return Some(number);
     }
-    let name = word(memory, at.checked_add(of.name.into())?)?;
-    let hash = word(memory, name.checked_add(STRING_HASH)?)?;
-    Some(number.wrapping_mul(0x9e37_79b1).wrapping_add(hash as u32).wrapping_add((hash >> 32) as u32))
+    let text = |off: u32| text(memory, of, word(memory, at.checked_add(off.into())?)?);
+    mixed(number, &text(of.file)?, &text(of.name)?)
+}
+
+/// Mixes what tells a code object of 3.11 from others.
+fn mixed(number: u32, file: &Text, name: &Text) -> Option<u32> {
+    let mixed = file.check?.wrapping_mul(3).wrapping_add(name.check?);
+    Some(number.wrapping_mul(0x9e37_79b1).wrapping_add(mixed as u32).wrapping_add((mixed >> 32) as u32))
 }
 
 fn word(memory: &Memory<'_>, at: u64) -> Option<u64> {
@@ -127,24 +149,45 @@ fn is_no_code(memory: &Memory<'_>, kind: u64) -> bool {
     type_name(memory, kind).as_deref() == Some(b"NoneType")
 }
 
-/// Reads a string, as UTF-8.
-fn text(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<Vec<u8>> {
-    let len = usize::try_from(word(memory, at.checked_add(LEN)?)?).ok()?;
-    let state = half(memory, at.checked_add(STRING_STATE)?)? >> of.string_flags;
-    let (width, is_compact, is_ascii) = ((state & 7) as usize, state & 8 != 0, state & 16 != 0);
+/// A string.
+struct Text {
+    utf8: Vec<u8>,
+    /// What tells it from others: its hash, or if that is not known its end; `None` if it is too long for that.
+    check: Option<u64>,
+}
+
+/// Reads a string, all of it at once.
+fn text(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<Text> {
+    let head = memory.read_up_to(at, STRING_HEAD);
+    let state = |bytes: &[u8]| Some(u32::from_le_bytes(*bytes.get(STRING_STATE..)?.first_chunk()?));
+    let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let flags = state(&head)? >> of.string_flags;
+    let (width, is_compact, is_ascii) = ((flags & 7) as usize, flags & 8 != 0, flags & 16 != 0);
     if !is_compact || !matches!(width, 1 | 2 | 4) {
         return None;
     }
-    let begin = at.checked_add((of.characters + if is_ascii { 0 } else { of.others_characters }).into())?;
-    let len = len.min(MAX_NAME_BYTES / width);
-    let bytes = memory.read_up_to(begin, len * width);
-    (bytes.len() == len * width).then_some(())?;
+    let len = usize::try_from(word(&head, LEN as usize)?).ok()?;
+    let kept = len.min(MAX_NAME_BYTES / width);
+    let begin = of.characters as usize + if is_ascii { 0 } else { of.others_characters as usize };
+    let bytes = memory.read_up_to(at, (begin + kept * width).max(STRING_HEAD));
+    // Another string may lie there by now.
+    if state(&bytes) != state(&head) || word(&bytes, LEN as usize) != word(&head, LEN as usize) {
+        return None;
+    }
+    let hash = word(&bytes, STRING_HASH)?;
+    let end_of = || {
+        let end = (STRING_CHARACTERS + len).checked_sub(32).filter(|_| kept == len)?;
+        let word = |at: usize| word(&bytes, end + 8 * at);
+        Some(word(0)? ^ word(1)?.wrapping_mul(3) ^ word(2)?.wrapping_mul(5) ^ word(3)?.wrapping_mul(7))
+    };
+    let check = if hash == u64::MAX { end_of() } else { Some(hash) };
     let character = |bytes: &[u8]| {
         let mut number = [0; 4];
         number[..width].copy_from_slice(bytes);
         char::from_u32(u32::from_le_bytes(number)).unwrap_or(char::REPLACEMENT_CHARACTER)
     };
-    Some(bytes.chunks_exact(width).map(character).collect::<String>().into_bytes())
+    let characters = bytes.get(begin..begin + kept * width)?.chunks_exact(width);
+    Some(Text { utf8: characters.map(character).collect::<String>().into_bytes(), check })
 }
 
 /// Decodes the lines of instructions: the offset from which on each counts, bytes.
@@ -192,11 +235,13 @@ fn lines(table: &[u8], first_line: u32) -> Vec<(u64, u32)> {
         if all.last().is_none_or(|last| last.1 != shown) {
             all.push((off, shown));
         }
+        off += UNIT * u64::from(first & 7) + UNIT;
         if all.len() >= MAX_LINES {
             break;
         }
-        off += UNIT * u64::from(first & 7) + UNIT;
     }
+    let is_cut = all.len() >= MAX_LINES || table.len() >= MAX_LINES_BYTES;
+    all.extend(is_cut.then_some((off, 0)));
     all
 }
 

@@ -20,6 +20,7 @@ mod python;
 use icecore_elf::Avma;
 use icecore_format::records::Location;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::foreign::Door;
@@ -63,6 +64,8 @@ struct Process {
     /// The type of its code objects.
     code_type: Option<u64>,
     codes: FxHashMap<u64, Known>,
+    /// Their addresses by that of their first instruction: they lie apart.
+    by_start: BTreeMap<u64, u64>,
     /// The addresses of code objects whose rows were not taken yet, and the rows of those that others have replaced since.
     new: Vec<u64>,
     replaced: Vec<Piece>,
@@ -176,8 +179,8 @@ impl Interpreters {
                 Found::Machinery => None,
                 Found::Gone => return Some(0),
             };
-            self.codes += usize::from(!process.codes.contains_key(&frame.code));
-            process.replace(frame.code, Known { check: frame.check, since_ns: time_ns, is_new: true, code });
+            let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
+            self.codes = self.codes.saturating_add_signed(process.replace(frame.code, known));
         }
         let known = process.codes.get_mut(&frame.code)?;
         if time_ns < known.since_ns {
@@ -207,11 +210,35 @@ impl Process {
         pieces.into_iter().map(|piece| Made { tgid, piece }).collect()
     }
 
-    /// Notes what lies at the address of a code object from now on.
-    fn replace(&mut self, address: u64, known: Known) {
+    /// Notes what lies at the address of a code object from now on; whatever it covers is no more. Returns how many code objects there are more.
+    fn replace(&mut self, address: u64, known: Known) -> isize {
+        let before = self.codes.len();
+        self.remove(address);
+        if let Some(code) = &known.code {
+            while let Some((start, other)) =
+                self.by_start.range(..code.end).next_back().map(|it| (*it.0, *it.1))
+                && self.end_of(other).is_some_and(|end| end > code.start)
+            {
+                self.by_start.remove(&start);
+                self.remove(other);
+            }
+            self.by_start.insert(code.start, address);
+        }
         self.new.push(address);
-        let mut before = self.codes.insert(address, known);
-        self.replaced.extend(before.as_mut().and_then(Known::take_row));
+        self.codes.insert(address, known);
+        self.codes.len() as isize - before as isize
+    }
+
+    fn end_of(&self, address: u64) -> Option<u64> {
+        self.codes.get(&address)?.code.as_ref().map(|code| code.end)
+    }
+
+    fn remove(&mut self, address: u64) {
+        let Some(mut known) = self.codes.remove(&address) else { return };
+        if let Some(code) = &known.code {
+            self.by_start.remove(&code.start);
+        }
+        self.replaced.extend(known.take_row());
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Offsets {
     pub(super) lines: u32,
     pub(super) first_line: u32,
     pub(super) number: u32,
-    /// The number alone does not tell it from others: the name does, too.
+    /// The number alone does not tell it from others: the texts of file and name do, too.
     pub(super) is_told_by_name: bool,
     pub(super) instructions: u32,
     /// In a string of ASCII, its characters; in another one they lie so much further on.
@@ -145,7 +145,7 @@ impl Python {
             self.offsets;
         let Offsets { has_runs, run_frame, outer_run, previous, code, instruction, number, .. } =
             self.offsets;
-        let name = if self.offsets.is_told_by_name { self.offsets.name } else { 0 };
+        let texts = if self.offsets.is_told_by_name { self.offsets.file } else { 0 };
         let words = [
             first_interpreter,
             next_interpreter,
@@ -160,7 +160,7 @@ impl Python {
             code,
             instruction,
             number,
-            name,
+            texts,
         ];
         runtime.to_ne_bytes().into_iter().chain(words.into_iter().flat_map(u32::to_ne_bytes)).collect()
     }

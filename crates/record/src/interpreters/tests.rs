@@ -10,6 +10,7 @@ struct Heap(Vec<Box<[u64]>>);
 impl Heap {
     fn object(&mut self, words: &[(usize, u64)]) -> u64 {
         let mut object = vec![0; 64].into_boxed_slice();
+        object[0] = 1;
         words.iter().for_each(|(at, word)| object[*at] = *word);
         let address = object.as_ptr() as u64;
         self.0.push(object);
