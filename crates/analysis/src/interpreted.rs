@@ -76,7 +76,7 @@ impl Interpreted {
     pub fn text(&self) -> String {
         let differ = self.stacks - self.agree;
         let classes = [
-            (self.unread, "nothing was read"),
+            (self.unread, "no functions were found"),
             (self.inner, "the innermost functions are missing"),
             (self.outer, "the outermost functions are missing"),
         ];
