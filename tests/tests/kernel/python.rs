@@ -117,9 +117,9 @@ fn root_each_function_of_python_has_its_caller() {
                 assert_eq!((count("keyed"), count("again")), (11, 11), "3.{}: {names:?}", python.minor);
             }
         }
-        assert!(edges > 5000 && exact.iter().all(|it| *it > 30), "3.{}: {edges} {exact:?}", python.minor);
+        assert!(edges > 3000 && exact.iter().all(|it| *it > 15), "3.{}: {edges} {exact:?}", python.minor);
         let share = known as f64 / samples.len() as f64;
-        assert!(share > 0.9, "3.{}: {share}", python.minor);
+        assert!(share > 0.8, "3.{}: {share}", python.minor);
     }
 }
 
@@ -165,12 +165,12 @@ fn root_threads_children_and_interpreters_in_others_have_their_functions() {
         let of_thread = count(&["spin", "of_thread", "Thread.run"]);
         let inner = count(&["inner_bottom", "inner_top", "<module>", "outer_run", "<module>"]);
         let found = [of_child, of_thread, inner];
-        assert!(found.iter().all(|samples| *samples > 700), "3.{}: {found:?}", python.minor);
+        assert!(found.iter().all(|samples| *samples > 400), "3.{}: {found:?}", python.minor);
         let quality = recorded.json("health", &[]);
         let interpreted = &quality["interpreted"];
         let number = |key: &str| interpreted[key].as_u64().unwrap_or_else(|| panic!("{interpreted}"));
         assert_eq!((number("inner"), number("outer")), (0, 0), "3.{}: {interpreted}", python.minor);
-        assert!(number("agree") * 100 > number("stacks") * 90, "3.{}: {interpreted}", python.minor);
+        assert!(number("agree") * 100 > number("stacks") * 80, "3.{}: {interpreted}", python.minor);
     }
 }
 
