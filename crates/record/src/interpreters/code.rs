@@ -18,6 +18,8 @@ const TYPE_NAME: u64 = 24;
 const LEN: u64 = 16;
 const STRING_HASH: usize = 24;
 const STRING_STATE: usize = 32;
+/// Where its flags begin in its state, in bits.
+const STRING_FLAGS: u32 = 2;
 const STRING_HEAD: usize = 56;
 /// Where a string of 3.11 has its characters if they are ASCII.
 const STRING_CHARACTERS: usize = 48;
@@ -74,9 +76,10 @@ pub(super) fn read(
 }
 
 /// Returns the address of the type of an object; `None` if it is freed: then its first word is 0, or leads to other memory that is free.
+/// Above the number of references, 32 bits, lie 16 that are 0 and, since 3.14, 16 flags.
 fn live(memory: &Memory<'_>, at: u64) -> Option<u64> {
     let references = word(memory, at.checked_add(REFERENCES)?)?;
-    let is_live = references > 0 && references <= u64::from(u32::MAX);
+    let is_live = references as u32 > 0 && references >> 32 & 0xffff == 0;
     word(memory, at.checked_add(TYPE)?).filter(|_| is_live)
 }
 
@@ -161,7 +164,7 @@ fn text(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<Text> {
     let head = memory.read_up_to(at, STRING_HEAD);
     let state = |bytes: &[u8]| Some(u32::from_le_bytes(*bytes.get(STRING_STATE..)?.first_chunk()?));
     let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let flags = state(&head)? >> of.string_flags;
+    let flags = state(&head)? >> STRING_FLAGS;
     let (width, is_compact, is_ascii) = ((flags & 7) as usize, flags & 8 != 0, flags & 16 != 0);
     if !is_compact || !matches!(width, 1 | 2 | 4) {
         return None;

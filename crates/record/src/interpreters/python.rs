@@ -62,8 +62,6 @@ pub(crate) struct Offsets {
     /// In a string of ASCII, its characters; in another one they lie so much further on.
     pub(super) characters: u32,
     pub(super) others_characters: u32,
-    /// Where the flags of a string begin in its word, in bits.
-    pub(super) string_flags: u32,
 }
 
 const BEFORE_3_12: Offsets = Offsets {
@@ -89,7 +87,6 @@ const BEFORE_3_12: Offsets = Offsets {
     instructions: 184,
     characters: 48,
     others_characters: 24,
-    string_flags: 2,
 };
 
 const OF_3_12: Offsets = Offsets {
@@ -199,7 +196,6 @@ fn of_table(table: &[u8]) -> Option<Offsets> {
         first_line,
         number: first_line + NUMBER_BEHIND_LINE,
         instructions: instructions?,
-        string_flags: if minor >= 14 { 16 } else { 2 },
         ..OF_3_12
     })
 }
