@@ -58,6 +58,7 @@ bench: setup-test build
 	python3 tests/bench/waits.py $(BIN)
 	python3 tests/bench/neighbour.py $(BIN)
 	python3 tests/bench/quality.py $(BIN)
+	python3 tests/bench/interpreters.py $(BIN)
 	python3 tests/bench/soak.py $(BIN)
 	python3 tests/bench/cpus.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --example trackers

@@ -51,6 +51,7 @@ struct wait_record wire_wait = {};
 struct process_record wire_process = {};
 enum limits wire_limits = COMM_LEN;
 enum wait_flags wire_wait_flags = WAIT_NOT_ENDED;
+enum interpreted_flags wire_interpreted_flags = INTERPRETED_INNERMOST;
 enum record_type wire_type = RECORD_SAMPLE;
 enum walk_end wire_walk_end = WALK_NONE;
 enum loss_cause wire_loss_cause = LOSS_RING_FULL_SAMPLE;

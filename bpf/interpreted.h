@@ -3,6 +3,8 @@
  * Finds the functions that an interpreter runs. CPython links a frame for each of its functions into a list, which begins at the state of
  * the thread. Since 3.12 each run of its eval loop has an entry frame on the C stack, at the end of the part of the list that the run has
  * made; in 3.11 it has a structure there (`_PyCFrame`). So the machine frame around that address is the one that runs these functions.
+ * CPython up to 3.10 and PHP have such lists, too, and nothing of them on the C stack: their frames tell where runs end, and user space counts
+ * the frames of the eval loop.
  *
  *   list                                   C stack
  *   handler  ──► dispatch ──► entry ·······► frame of the eval loop      runs handler, dispatch
@@ -23,11 +25,6 @@
 #define MAX_THREAD_STATES 4096
 /* Pointers to code have marks in their lowest bits. */
 #define CODE_MARKS 7ULL
-/* Where a string has its length, behind that its hash (all ones if it is not known), and its characters if they are ASCII; and how many bytes
- * of its end are read. */
-#define STRING_LENGTH 16
-#define STRING_CHARACTERS 48
-#define STRING_END 32
 
 /* Processes with an interpreter, and where it keeps its frames; user space has read that from its file. */
 struct {
@@ -108,6 +105,11 @@ static __always_inline void find_states(struct interpreted *into, __u32 tid)
 	__u64 thread = 0, others = 0;
 
 	into->state_count = 0;
+	if (!of->thread) {
+		into->states[0] = of->runtime;
+		into->state_count = 1;
+		return;
+	}
 #if defined(__TARGET_ARCH_x86)
 	search.thread = BPF_CORE_READ(bpf_get_current_task_btf(), thread.fsbase);
 #endif
@@ -154,17 +156,22 @@ static __always_inline void next_run(struct interpreted *into, __u64 run)
 		walk->outer_frame = 0;
 }
 
-/* Returns what tells a text from others: its hash, or if that is not known its end. */
-static __always_inline __u64 check_of_text(struct interpreted *into, __u64 text)
+/* Returns what tells the text to which a field leads from others: its hash, or if that is not known its end. */
+static __always_inline __u64 check_of_text(struct interpreted *into, __u64 field)
 {
+	const struct interpreter *of = &into->of;
 	__u64 *words = into->words;
+	__u64 text = 0, hash, len;
+	__u32 end = of->end_bytes;
 
-	/* Its length and its hash. */
-	if (bpf_probe_read_user(words, 16, (void *)(text + STRING_LENGTH)))
+	if (READ_USER(text, field) || !text || bpf_probe_read_user(words, 16, (void *)(text + of->text_head)))
 		return 0;
-	if (words[1] != ~0ULL)
-		return words[1];
-	if (bpf_probe_read_user(words, STRING_END, (void *)(text + STRING_CHARACTERS - STRING_END + words[0])))
+	hash = words[of->is_hash_first ? 0 : 1];
+	len = words[of->is_hash_first ? 1 : 0];
+	if (hash && hash != ~0ULL)
+		return hash;
+	words[2] = words[3] = 0;
+	if (end > 32 || bpf_probe_read_user(words, end, (void *)(text + of->characters - end + len)))
 		return 0;
 	return words[0] ^ words[1] * 3 ^ words[2] * 5 ^ words[3] * 7;
 }
@@ -172,16 +179,21 @@ static __always_inline __u64 check_of_text(struct interpreted *into, __u64 text)
 /* Returns what tells a code object from the next one at its address. */
 static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 {
-	__u64 texts[2] = {}, mixed;
+	const struct interpreter *of = &into->of;
+	__u64 mixed = 0;
 	__u32 number = 0;
+	__u8 kind = 0;
 
-	if (READ_USER(number, code + into->of.number))
+	if (of->builtin && READ_USER(kind, code))
 		return 0;
-	if (!into->of.texts)
-		return number;
-	if (READ_USER(texts, code + into->of.texts))
-		return 0;
-	mixed = check_of_text(into, texts[0]) * 3 + check_of_text(into, texts[1]);
+	if (!kind || kind != of->builtin) {
+		if (READ_USER(number, code + of->number))
+			return 0;
+		if (!of->file)
+			return number;
+		mixed = check_of_text(into, code + of->file) * 3;
+	}
+	mixed += check_of_text(into, code + of->name);
 	return number * 0x9e3779b1 + (__u32)mixed + (__u32)(mixed >> 32);
 }
 
@@ -193,7 +205,7 @@ static long list_step(__u32 i, struct interpreted **context)
 	struct list_walk *walk = &into->list;
 	struct interpreted_frame *to;
 	__u64 frame = walk->frame;
-	__u32 at = walk->base + i;
+	__u32 at = walk->base + i, bytes;
 
 	if (!frame) {
 		walk->end = WALK_ROOT;
@@ -206,7 +218,8 @@ static long list_step(__u32 i, struct interpreted **context)
 			end_run(into, walk->run, at);
 		next_run(into, walk->outer_run);
 	}
-	if (frame & 7 || bpf_probe_read_user(into->words, sizeof(into->words), (void *)frame)) {
+	bytes = of->frame_bytes;
+	if (bytes > sizeof(into->words) || frame & 7 || bpf_probe_read_user(into->words, bytes, (void *)frame)) {
 		walk->end = WALK_UNREADABLE;
 		return 1;
 	}
@@ -214,11 +227,17 @@ static long list_step(__u32 i, struct interpreted **context)
 	to->code = into->words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
 	to->instruction = into->words[of->instruction / 8 & (FRAME_WORDS - 1)];
 	walk->frame = into->words[of->previous / 8 & (FRAME_WORDS - 1)];
+	to->flags = i ? 0 : INTERPRETED_INNERMOST;
+	if (into->words[of->flags / 8 & (FRAME_WORDS - 1)] & of->entered)
+		to->flags |= INTERPRETED_ENTERED;
+	if (!i && of->frame_register && frame == into->frame_register) {
+		to->instruction = into->instruction_register;
+		to->flags |= INTERPRETED_IN_REGISTERS;
+	}
 	to->check = to->code ? check_of_code(into, to->code) : 0;
 	to->machine_frame = 0;
-	to->is_innermost = i == 0;
 	walk->len = at + 1;
-	if (!of->outer_run && frame - walk->low < walk->high - walk->low)
+	if (!of->outer_run && !of->entered && frame - walk->low < walk->high - walk->low)
 		end_run(into, frame, at + 1);
 	return 0;
 }
@@ -248,6 +267,11 @@ static __always_inline void read_list(struct interpreted *into, __u32 number)
 	into->record.len = walk->len;
 }
 
+static __always_inline __u64 register_of(struct scratch *scratch, __u32 number)
+{
+	return number < REGISTER_COUNT ? scratch->registers.registers[number] : 0;
+}
+
 /* Reads the frames of the interpreter that the current thread runs, if there is one. The walk of the machine's frames then finds theirs. */
 VERIFIED_ALONE int find_interpreted(__u32 slot)
 {
@@ -266,6 +290,8 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 	if (!of)
 		return 0;
 	into->of = *of;
+	into->frame_register = register_of(scratch, of->frame_register);
+	into->instruction_register = register_of(scratch, of->instruction_register);
 	find_states(into, scratch->record.head.tid);
 	if (!into->state_count)
 		return 0;

@@ -73,7 +73,7 @@ struct interpreter_run {
 };
 
 /* The fields of a frame lie in so many words at its begin; a power of two. */
-#define FRAME_WORDS 8
+#define FRAME_WORDS 16
 
 /* A walk along the frames of an interpreter. */
 struct list_walk {
@@ -97,6 +97,9 @@ struct interpreted {
 	struct list_walk list;
 	__u64 words[FRAME_WORDS];
 	struct interpreter of;
+	/* What the registers hold in which the eval loop has its frame and its instruction. */
+	__u64 frame_register;
+	__u64 instruction_register;
 	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
 	 * of the stack comes to next, and that behind the last one. */
 	__u64 states[MAX_STATES];

@@ -274,9 +274,9 @@ struct sample_record {
 	__u64 interpreted;
 };
 
-/* Where an interpreter keeps its frames: an address, and offsets in bytes. In a frame they lie in the first 64 bytes. */
+/* Where an interpreter keeps its frames: an address, and offsets in bytes. */
 struct interpreter {
-	/* The state of the interpreters of a process. */
+	/* The state of the interpreters of a process; if threads have no numbers (`thread`), that of the only thread that runs functions. */
 	__u64 runtime;
 	/* In it, the first interpreter; in an interpreter the next one, and its first thread. */
 	__u32 first_interpreter;
@@ -290,14 +290,30 @@ struct interpreter {
 	__u32 has_runs;
 	__u32 run_frame;
 	__u32 outer_run;
-	/* In a frame: the one that called it, its code, its instruction. */
+	/* In a frame: the one that called it, its code, its instruction, and bits that say whether it is the outermost one of a run; they lie in
+	 * its first bytes, so many. */
 	__u32 previous;
 	__u32 code;
 	__u32 instruction;
-	/* In a code object: a number of four bytes that tells it from others, and the texts of its file and its name, one behind the other, if that
-	 * number alone does not; else 0. */
+	__u32 flags;
+	__u32 entered;
+	__u32 frame_bytes;
+	/* The registers in which the eval loop has its frame and its instruction; 0 if it has none. */
+	__u32 frame_register;
+	__u32 instruction_register;
+	/* In a code object: a number of four bytes that tells it from others, and its file and its name, if that number alone does not; else 0. */
 	__u32 number;
-	__u32 texts;
+	__u32 file;
+	__u32 name;
+	/* A function whose first byte is this one is part of the interpreter and has neither number nor file; 0 if code objects have no such byte. */
+	__u32 builtin;
+	/* In a text, its length and its hash, the latter first or not; its characters; and how many bytes of its end tell it where its hash is not
+	 * known, at most 32. */
+	__u32 text_head;
+	__u32 is_hash_first;
+	__u32 characters;
+	__u32 end_bytes;
+	__u32 zero;
 };
 
 /*
@@ -308,15 +324,24 @@ struct interpreter {
  *    8    8  instruction    address
  *   16    4  check          what tells the code object from others at its address
  *   20    2  machine_frame  1 + the position in the stack of the frame whose eval loop runs this function and those before it, behind the
- *                           last one that ran one; 0 if it is that of the next function that has one
- *   22    2  is_innermost   1: nothing that this interpreter runs is in it; further ones belong to another interpreter
+ *                           last one that ran one; 0 if it is that of the next function that has one, or not known
+ *   22    2  flags          enum interpreted_flags
  */
 struct interpreted_frame {
 	__u64 code;
 	__u64 instruction;
 	__u32 check;
 	__u16 machine_frame;
-	__u16 is_innermost;
+	__u16 flags;
+};
+
+enum interpreted_flags {
+	/* Nothing that this interpreter runs is in it; further ones belong to another interpreter. */
+	INTERPRETED_INNERMOST = 1,
+	/* Native code called it, so it is the outermost one of a run of the eval loop. */
+	INTERPRETED_ENTERED = 2,
+	/* Registers have held the frame and the instruction. */
+	INTERPRETED_IN_REGISTERS = 4,
 };
 
 /*

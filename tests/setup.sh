@@ -84,6 +84,7 @@ test)
 	# The terminal in which the tests look at `icecore-report tui`.
 	has tmux || want tmux
 	has node || want nodejs
+	has php || want php-cli
 	has javac || want default-jdk-headless
 	# What shows the page of `icecore-report html` (tests/page/). Ubuntu's packages of Chromium are stubs of a snap, which needs a
 	# running snapd.

@@ -16,9 +16,11 @@ base = space["base"].__code__
 
 
 def batch(n):
-    code = [base.replace(co_name="real", co_qualname="real.%09d" % (n + i)) for i in range(60)]
+    # Before 3.11 functions have no qualified name.
+    key = "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+    code = [base.replace(**{"co_name": "real", key: "real.%09d" % (n + i)}) for i in range(60)]
     for one in code:
-        types.FunctionType(one, {})()
+        types.FunctionType(one, {"__builtins__": __builtins__})()
 
 
 def filler(n):

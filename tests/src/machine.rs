@@ -297,6 +297,12 @@ impl Sample {
         frames.iter().filter(|f| f["side"] == side).map(|f| f["name"].as_str().unwrap_or("")).collect()
     }
 
+    /// Returns the frames of functions of a language, leaf first.
+    pub fn of_language<'a>(&'a self, language: &'a str) -> impl Iterator<Item = &'a Value> {
+        let frames = self.0["frames"].as_array().expect("`frames` is a list");
+        frames.iter().filter(move |frame| frame["language"] == language)
+    }
+
     /// Returns true if a function is anywhere in the stack.
     pub fn has(&self, function: &str) -> bool {
         self.names("user").contains(&function) || self.names("kernel").contains(&function)

@@ -36,6 +36,7 @@ mod mounts;
 mod neighbours;
 mod own_output;
 mod pack;
+mod php;
 mod pipes;
 mod places;
 mod probes;

@@ -107,8 +107,10 @@ fn known() -> Map<&'static str, Part> {
 /// Compilers append the variant after a dot: `_PyEval_EvalFrameDefault.lto_priv.0`.
 fn part(known: &Map<&str, Part>, function: &Function) -> Option<Part> {
     // The recorder has found the functions that a run of the evaluator runs: they stand in its place.
-    if function.language == Language::PYTHON {
-        return Some(Part::Evaluator("python"));
+    match function.language {
+        Language::PYTHON => return Some(Part::Evaluator("python")),
+        Language::PHP => return Some(Part::Evaluator("php")),
+        _ => {}
     }
     known.get(function.own_name().split('.').next()?).copied()
 }

@@ -17,6 +17,15 @@ numbers! {
     PYTHON = 1,
     /// Java, and other languages of its virtual machine.
     JAVA = 2,
+    /// PHP.
+    PHP = 3,
+}
+
+impl Language {
+    /// Returns true if rows of this language are of functions that an interpreter runs: their addresses are those of its instructions.
+    pub fn is_interpreted(self) -> bool {
+        matches!(self, Self::PYTHON | Self::PHP)
+    }
 }
 
 impl Default for Language {

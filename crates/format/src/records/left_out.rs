@@ -26,12 +26,26 @@ numbers! {
     TABLES_FULL = 7,
     /// Compiling the unwind tables of the file took too long, so that stacks through it were copied, not walked.
     TABLES_SLOW = 8,
+    /// The file holds an interpreter of a version that the recorder does not know, so that stacks have none of its functions.
+    INTERPRETER_VERSION = 9,
+    /// The same of a build that keeps its frames in another way: with free threads, or for a machine that is not known.
+    INTERPRETER_BUILD = 10,
 }
 
 impl Omission {
     /// Returns true if the sampler lacked unwind tables; of the file itself nothing is missing.
     pub fn is_of_tables(self) -> bool {
         matches!(self, Self::TABLES_FULL | Self::TABLES_SLOW)
+    }
+
+    /// Returns true if stacks lack the functions of an interpreter; of the file itself nothing is missing.
+    pub fn is_of_interpreters(self) -> bool {
+        matches!(self, Self::INTERPRETER_VERSION | Self::INTERPRETER_BUILD)
+    }
+
+    /// Returns true if something of the file itself is missing.
+    pub fn is_of_file(self) -> bool {
+        !self.is_of_tables() && !self.is_of_interpreters()
     }
 }
 

@@ -455,13 +455,13 @@ impl Book {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
         let language = code.map_or(Language::UNKNOWN, |code| code.language);
-        let path = if language == Language::PYTHON { "[python]" } else { "[jit]" };
+        let path: String =
+            if language.is_interpreted() { format!("[{}]", language.name()) } else { "[jit]".to_owned() };
         let image = Some(self.images.intern(ImageName { path: path.into() }));
         let name = self.text(&clean(name.as_bytes()));
         let mut sighting = Sighting { language, ..Sighting::bare(name, image, Side::User, None) };
         // The first line is that of the declaration.
-        if let Some(first) = code.filter(|_| language == Language::PYTHON).and_then(|code| code.lines.first())
-        {
+        if let Some(first) = code.filter(|_| language.is_interpreted()).and_then(|code| code.lines.first()) {
             sighting.origin.declared = Some((self.file(tables.text(first.file)), first.line));
         }
         let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);

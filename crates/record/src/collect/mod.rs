@@ -330,10 +330,17 @@ impl Collector {
         Some(self.sources.get(&image)?.path())
     }
 
+    /// Returns true if samples hit an image.
+    pub(crate) fn is_hit(&self, image: u32) -> bool {
+        self.counts.contains_key(&image) || self.hits.contains_key(&image)
+    }
+
     /// Lists the images that were hit and whose file systems did not answer.
     pub(crate) fn unanswered(&self) -> Vec<Omitted> {
-        let is_hit = |image: &u32| self.counts.contains_key(image) || self.hits.contains_key(image);
-        let hit = self.sources.iter().filter(|(image, source)| is_hit(image) && source.is_silent(&self.door));
+        let hit = self
+            .sources
+            .iter()
+            .filter(|(image, source)| self.is_hit(**image) && source.is_silent(&self.door));
         let mut images: Vec<_> =
             hit.map(|(image, source)| Omitted::of(*image, source.path(), Omission::NO_ANSWER)).collect();
         images.sort_unstable_by_key(|omitted| omitted.row.image);

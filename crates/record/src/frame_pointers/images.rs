@@ -1,12 +1,12 @@
 //! Remembers which images keep frame pointers, as far as they have been judged.
 
-use icecore_format::records::ImageKind;
+use icecore_format::records::{ImageKind, Omission};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
 use super::judge::{Judge, Judged, Request};
 use crate::foreign::Door;
-use crate::interpreters::Python;
+use crate::interpreters::Interpreter;
 use crate::machine::identity::{Identity, MapFile};
 
 /// The number of images that are remembered; further ones are not trusted.
@@ -58,7 +58,7 @@ impl Images {
         self.judged_as.insert(image, judged_as);
         if identity.kind == ImageKind::VDSO {
             // The vDSO calls nobody.
-            self.judged.insert(image, Judged { keeps: true, places: None, python: None });
+            self.judged.insert(image, Judged { keeps: true, places: None, interpreter: Ok(None) });
         } else if judged_as == Some(image) {
             self.unread.insert(image);
         }
@@ -80,9 +80,14 @@ impl Images {
         self.judged(image)?.places
     }
 
-    /// Returns the CPython of an image, if it has one and has been judged.
-    pub(super) fn python(&self, image: u32) -> Option<Python> {
-        self.judged(image)?.python
+    /// Returns the interpreter of an image, if it has one and has been judged.
+    pub(super) fn interpreter(&self, image: u32) -> Option<&Interpreter> {
+        self.judged(image)?.interpreter.as_ref().ok()?.as_ref()
+    }
+
+    /// Lists the images with an interpreter of whose frames nothing is known, and why.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (u32, Omission)> + '_ {
+        self.judged.iter().filter_map(|(image, judged)| Some((*image, *judged.interpreter.as_ref().err()?)))
     }
 
     fn judged(&self, image: u32) -> Option<&Judged> {

@@ -11,9 +11,10 @@ use object::read::ReadCache;
 use super::ENOUGH;
 use super::go::{GoPlaces, go};
 use crate::foreign::{Door, ForeignFile};
-use crate::interpreters::Python;
+use crate::interpreters::Interpreter;
 use crate::machine::identity::{Identity, MapFile};
 use crate::sys::rights::{self, Part};
+use icecore_format::records::Omission;
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
 const MAX_FUNCTIONS: usize = 2048;
@@ -30,14 +31,14 @@ pub(super) struct Judge {
 }
 
 /// The verdict on an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Its code keeps frame pointers.
     pub(super) keeps: bool,
     /// The places in which the runtime of a Go program keeps the notes about its stacks.
     pub(super) places: Option<GoPlaces>,
-    /// CPython, if the image has it.
-    pub(super) python: Option<Python>,
+    /// The interpreter that the image holds, or why nothing is known of its frames.
+    pub(super) interpreter: Result<Option<Interpreter>, Omission>,
 }
 
 /// An image that is to be judged, and where one of its processes has mapped it.
@@ -87,6 +88,6 @@ fn judged(file: &ForeignFile, door: &Door) -> Judged {
         frames.map_or(own, |frames| frames.share())
     };
     let keeps = share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH;
-    let python = layout.as_ref().and_then(|layout| Python::find(&file, layout));
-    Judged { keeps, places: go.and_then(|go| go.places), python }
+    let interpreter = layout.as_ref().map_or(Ok(None), |layout| Interpreter::find(&file, layout));
+    Judged { keeps, places: go.and_then(|go| go.places), interpreter }
 }

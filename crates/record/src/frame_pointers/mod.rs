@@ -29,7 +29,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile};
-use crate::interpreters::Python;
+use crate::interpreters::Interpreter;
 use crate::kernel::sampler::{MAX_TRUSTED, OfGo, OfInterpreters, Sampler, Trusted};
 use crate::kernel::wire::NoTable;
 use crate::machine::identity::{Identity, MapFile};
@@ -53,7 +53,7 @@ pub struct FramePointers {
     /// `None` if the sampler does not look for frames of interpreters.
     of_interpreters: Option<OfInterpreters>,
     /// The interpreters of the processes on that list.
-    pythons: FxHashMap<u32, Python>,
+    interpreters: FxHashMap<u32, Interpreter>,
     images: Images,
     /// `None` if stacks are not walked by unwind tables.
     tables: Option<Tables>,
@@ -83,12 +83,12 @@ impl FramePointers {
     /// If the lists of the sampler cannot be opened, or the kernel makes no thread.
     pub fn new(sampler: &Sampler<'_>, keeps: bool, door: &Door) -> anyhow::Result<Self> {
         let kept = if keeps { Kept::of_user() } else { None };
-        let (waiting, known, pythons) = Default::default();
+        let (waiting, known, interpreters) = Default::default();
         Ok(Self {
             trusted: sampler.trusted()?,
             of_go: sampler.of_go()?,
             of_interpreters: sampler.interpreters()?,
-            pythons,
+            interpreters,
             images: Images::new(door.clone())?,
             tables: sampler.tables()?.map(|tables| Tables::start(tables, kept, door.clone())).transpose()?,
             waiting,
@@ -118,6 +118,11 @@ impl FramePointers {
         tables.map(|tables| tables.untabled(|missed| image_of(missed, tracker))).unwrap_or_default()
     }
 
+    /// Lists the images with an interpreter whose functions are in no stack, and why.
+    pub(crate) fn refused_interpreters(&self) -> impl Iterator<Item = (u32, Omission)> + '_ {
+        self.images.refused()
+    }
+
     /// Has an image judged when it is mapped, unless it was judged already.
     pub(crate) fn see(&mut self, image: u32, identity: &Identity, place: MapFile) {
         self.images.see(image, identity, place);
@@ -144,7 +149,7 @@ impl FramePointers {
             if let Some((code, places)) = of_go {
                 self.of_go.put(tgid, &places.bytes(code));
             }
-            self.look_for_python(tgid, space);
+            self.look_for_interpreter(tgid, space);
             match self.verdict(tgid, space) {
                 Verdict::Keeps(pages) => self.trusted.put(tgid, pages),
                 Verdict::Lacks => self.trusted.withdraw(tgid),
@@ -161,30 +166,31 @@ impl FramePointers {
     }
 
     /// Returns the interpreter of a process whose frames the sampler looks for.
-    pub(crate) fn python(&self, tgid: u32) -> Option<&Python> {
-        self.pythons.get(&tgid)
+    pub(crate) fn interpreter(&self, tgid: u32) -> Option<&Interpreter> {
+        self.interpreters.get(&tgid)
     }
 
     /// Notes that a process was forked: the sampler looks for frames of the interpreter of its parent in it.
     pub(crate) fn fork(&mut self, parent_tgid: u32, tgid: u32) {
-        if let Some(python) = self.pythons.get(&parent_tgid).copied() {
-            self.pythons.insert(tgid, python);
+        if let Some(interpreter) = self.interpreters.get(&parent_tgid).cloned() {
+            self.interpreters.insert(tgid, interpreter);
         }
     }
 
     /// Shows the sampler where a process has the frames of its interpreter, if it has one.
-    fn look_for_python(&mut self, tgid: u32, space: &Space) {
+    fn look_for_interpreter(&mut self, tgid: u32, space: &Space) {
         let Some(list) = &self.of_interpreters else { return };
         let found = space.images().flatten().find_map(|image| {
-            let python = self.images.python(image)?;
-            Some((space.address(image, python.code_off())?, python))
+            let interpreter = self.images.interpreter(image)?;
+            Some(interpreter.at(space.address(image, interpreter.code_off())?))
         });
+        let all = &mut self.interpreters;
         match found {
-            Some((code, python)) if self.pythons.len() < MAX_TRUSTED || self.pythons.contains_key(&tgid) => {
-                list.put(tgid, &python.bytes(code));
-                self.pythons.insert(tgid, python);
+            Some(interpreter) if all.len() < MAX_TRUSTED || all.contains_key(&tgid) => {
+                list.put(tgid, &interpreter.bytes());
+                all.insert(tgid, interpreter);
             }
-            _ if self.pythons.remove(&tgid).is_some() => list.withdraw(tgid),
+            _ if all.remove(&tgid).is_some() => list.withdraw(tgid),
             _ => {}
         }
     }

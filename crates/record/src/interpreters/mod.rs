@@ -6,6 +6,16 @@
 //! stack of machine frames + frames ─► merged stack
 //! ```
 //!
+//! | room | what lives there |
+//! |---|---|
+//! | `found` | the interpreter that a file holds |
+//! | `list` | what the sampler must know to find its frames |
+//! | `python`, `php` | where those lie |
+//! | `symbols` | what a file exports |
+//! | `code` | a function that was hit |
+//! | `objects` | the code objects of CPython |
+//! | `counted` | which machine frames run which functions, where only their number tells |
+//!
 //! In a merged stack, the address of a function that an interpreter runs is that of its instruction (bytecode), with
 //! [`Location::INTERPRETED`]. It comes right behind the machine frame that runs it:
 //!
@@ -15,7 +25,13 @@
 //! ```
 
 mod code;
+mod counted;
+mod found;
+mod list;
+mod objects;
+mod php;
 mod python;
+mod symbols;
 
 use icecore_elf::Avma;
 use icecore_format::records::Location;
@@ -29,12 +45,13 @@ use crate::kernel::wire::{self, INTERRUPTED, InterpretedFrame, Sample};
 use crate::track::jit::{Language, Made, Piece};
 use crate::track::tracker::kept_ns;
 use code::Found;
-pub(crate) use python::Python;
+pub(crate) use found::Interpreter;
+use found::Kind;
 
-/// The most processes, and the most code objects of all of them, that are remembered.
+/// The most processes, and the most functions of all of them, that are remembered.
 const MAX_PROCESSES: usize = 16 << 10;
 const MAX_CODES: usize = 512 << 10;
-/// The part of the time of a recording that reading code objects may take, and what it may take besides.
+/// The part of the time of a recording that reading functions may take, and what it may take besides.
 const PART: u32 = 5;
 const AT_FIRST: Duration = Duration::from_secs(1);
 
@@ -53,6 +70,29 @@ pub(crate) struct Interpreters {
     merged: Vec<u8>,
 }
 
+/// What is shown of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// The function at this address, of a program or of the interpreter.
+    Function(u64),
+    Builtin(u64),
+    /// A function whose code is gone.
+    Gone,
+    /// No function.
+    Nothing,
+}
+
+impl Shown {
+    /// Returns the address in a stack.
+    fn address(self) -> Option<u64> {
+        match self {
+            Self::Function(address) | Self::Builtin(address) => Some(address | Location::INTERPRETED),
+            Self::Gone => Some(Location::INTERPRETED),
+            Self::Nothing => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Held {
     number: u64,
@@ -61,6 +101,9 @@ struct Held {
 
 #[derive(Debug, Default)]
 struct Process {
+    language: Language,
+    /// How long reading its code took.
+    took: Duration,
     /// The type of its code objects.
     code_type: Option<u64>,
     codes: FxHashMap<u64, Known>,
@@ -108,18 +151,23 @@ impl Interpreters {
     pub(crate) fn merge<'a>(
         &'a mut self,
         sample: &Sample<'a>,
-        python: &Python,
+        interpreter: &Interpreter,
         door: &Door,
     ) -> Option<Sample<'a>> {
         let held = self.held.get_mut(&wire::buffer_of(sample.interpreted))?;
         if sample.interpreted == 0 || held.number != sample.interpreted {
             return None;
         }
-        let frames = std::mem::take(&mut held.frames);
+        let mut frames = std::mem::take(&mut held.frames);
         let (tgid, time_ns) = (sample.head.tgid, kept_ns(sample.head.time_ns));
-        let shown: Vec<Option<u64>> =
-            frames.iter().map(|frame| self.instruction(tgid, time_ns, frame, python, door)).collect();
-        let mut runs: Vec<(usize, &[Option<u64>])> = Vec::new();
+        let machine = || sample.user.leaf_first().map(|address| address.0 & !INTERRUPTED);
+        let eval = interpreter.eval();
+        let shown: Vec<Shown> =
+            frames.iter().map(|frame| self.shown(tgid, time_ns, frame, interpreter, door)).collect();
+        if let Some(eval) = eval {
+            counted::place(&mut frames, &shown, machine(), &eval);
+        }
+        let mut runs: Vec<(usize, &[Shown])> = Vec::new();
         let mut begin = 0;
         for (at, frame) in frames.iter().enumerate() {
             if frame.is_innermost {
@@ -137,8 +185,8 @@ impl Interpreters {
         for (position, address) in (1..).zip(sample.user.leaf_first()) {
             let mut address = address.0;
             while let Some((_, functions)) = runs.next_if(|run| run.0 == position) {
-                let functions = functions.iter().flatten();
-                functions.for_each(|it| self.merged.extend((it | Location::INTERPRETED).to_ne_bytes()));
+                let addresses = functions.iter().filter_map(|shown| shown.address());
+                addresses.for_each(|it| self.merged.extend(it.to_ne_bytes()));
                 // It is not the leaf any more.
                 if position == 1 && !self.merged.is_empty() {
                     address |= INTERRUPTED;
@@ -149,47 +197,60 @@ impl Interpreters {
         Some(Sample { user: wire::Frames::from_bytes(&self.merged), ..*sample })
     }
 
-    /// Returns the address of the instruction of a frame, 0 if its code object is gone; `None` if it is of no function.
-    fn instruction(
+    fn shown(
         &mut self,
         tgid: u32,
         time_ns: u64,
         frame: &InterpretedFrame,
-        python: &Python,
+        interpreter: &Interpreter,
         door: &Door,
-    ) -> Option<u64> {
+    ) -> Shown {
         if frame.code == 0 {
-            return None;
+            return Shown::Nothing;
         }
         if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&tgid) {
-            return Some(0);
+            return Shown::Gone;
         }
         let process = self.processes.entry(tgid).or_default();
+        process.language = interpreter.language();
         let is_known = process.codes.get(&frame.code).is_some_and(|known| known.check == frame.check);
         if !is_known {
-            if self.codes >= MAX_CODES || self.took > self.started.elapsed() / PART + AT_FIRST {
-                return Some(0);
+            let time = self.started.elapsed() / PART + AT_FIRST;
+            let has_time = has_room(process.took.as_nanos(), self.took.as_nanos(), time.as_nanos());
+            if !has_time || !has_room(process.codes.len() as u128, self.codes as u128, MAX_CODES as u128) {
+                return Shown::Gone;
             }
             let begun = Instant::now();
             let memory = Memory::of(tgid, door);
-            let found = code::read(&memory, &python.offsets, frame.code, frame.check, &mut process.code_type);
-            self.took += begun.elapsed();
+            let (at, check) = (frame.code, frame.check);
+            let found = match &interpreter.kind {
+                Kind::Python(offsets) => objects::read(&memory, offsets, at, check, &mut process.code_type),
+                Kind::Php(offsets) => php::read(&memory, offsets, at, check),
+            };
+            let took = begun.elapsed();
+            self.took += took;
+            process.took += took;
             let code = match found {
                 Found::Function(code) => Some(code),
                 Found::Machinery => None,
-                Found::Gone => return Some(0),
+                Found::Gone => return Shown::Gone,
             };
             let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
             self.codes = self.codes.saturating_add_signed(process.replace(frame.code, known));
         }
-        let known = process.codes.get_mut(&frame.code)?;
+        let Some(known) = process.codes.get_mut(&frame.code) else { return Shown::Gone };
         if time_ns < known.since_ns {
             // Samples of different CPUs do not come in the order of time.
             (known.since_ns, known.is_new) = (time_ns, true);
             process.new.push(frame.code);
         }
-        let code = known.code.as_ref()?;
-        Some(frame.instruction.clamp(code.start, code.end - 1))
+        let Some(code) = &known.code else { return Shown::Nothing };
+        let instruction = match &interpreter.kind {
+            Kind::Python(offsets) => objects::instruction(offsets, code, frame.instruction),
+            Kind::Php(_) => php::instruction(code, frame),
+        };
+        let address = instruction.clamp(code.place.start, code.place.end - 1);
+        if code.is_builtin { Shown::Builtin(address) } else { Shown::Function(address) }
     }
 
     /// Takes rows of the code that was found since the last call.
@@ -200,12 +261,17 @@ impl Interpreters {
     }
 }
 
+/// Returns true if one of many may take more: half of what the others leave, so that there is room for each that comes.
+fn has_room(own: u128, all: u128, most: u128) -> bool {
+    own.saturating_mul(2) < most.saturating_sub(all.saturating_sub(own))
+}
+
 impl Process {
     /// Takes rows of the code that was found since the last call.
     fn rows(&mut self, tgid: u32) -> Vec<Made> {
         let mut pieces = std::mem::take(&mut self.replaced);
         for address in std::mem::take(&mut self.new) {
-            pieces.extend(self.codes.get_mut(&address).and_then(Known::take_row));
+            pieces.extend(self.codes.get_mut(&address).and_then(|known| known.take_row(self.language)));
         }
         pieces.into_iter().map(|piece| Made { tgid, piece }).collect()
     }
@@ -216,13 +282,13 @@ impl Process {
         self.remove(address);
         if let Some(code) = &known.code {
             while let Some((start, other)) =
-                self.by_start.range(..code.end).next_back().map(|it| (*it.0, *it.1))
-                && self.end_of(other).is_some_and(|end| end > code.start)
+                self.by_start.range(..code.place.end).next_back().map(|it| (*it.0, *it.1))
+                && self.end_of(other).is_some_and(|end| end > code.place.start)
             {
                 self.by_start.remove(&start);
                 self.remove(other);
             }
-            self.by_start.insert(code.start, address);
+            self.by_start.insert(code.place.start, address);
         }
         self.new.push(address);
         self.codes.insert(address, known);
@@ -230,29 +296,29 @@ impl Process {
     }
 
     fn end_of(&self, address: u64) -> Option<u64> {
-        self.codes.get(&address)?.code.as_ref().map(|code| code.end)
+        self.codes.get(&address)?.code.as_ref().map(|code| code.place.end)
     }
 
     fn remove(&mut self, address: u64) {
         let Some(mut known) = self.codes.remove(&address) else { return };
         if let Some(code) = &known.code {
-            self.by_start.remove(&code.start);
+            self.by_start.remove(&code.place.start);
         }
-        self.replaced.extend(known.take_row());
+        self.replaced.extend(known.take_row(self.language));
     }
 }
 
 impl Known {
     /// Makes a row of it, if it is a function and has none.
-    fn take_row(&mut self) -> Option<Piece> {
+    fn take_row(&mut self, language: Language) -> Option<Piece> {
         let code = self.code.as_ref().filter(|_| std::mem::take(&mut self.is_new))?;
         Some(Piece {
-            start: Avma(code.start),
-            end: Avma(code.end),
+            start: Avma(code.place.start),
+            end: Avma(code.place.end),
             since_ns: self.since_ns,
             name: code.name.clone(),
             lines: code.lines.clone(),
-            language: Language::PYTHON,
+            language,
             ..Piece::default()
         })
     }

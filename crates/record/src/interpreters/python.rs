@@ -1,108 +1,175 @@
 //! Where CPython keeps its frames and its code objects.
 //!
 //! From 3.13 on the interpreter tells it, in a table at `_PyRuntime` (`_Py_DebugOffsets`), whose own form changes with each minor version. For
-//! 3.11 and 3.12 the offsets are those of the debug information of builds of these versions.
+//! 3.9 to 3.12 the offsets are those of the debug information of builds of these versions.
 
-use icecore_elf::{Avma, FileOff, Layout, Svma};
-use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
-use object::{Endianness, Object as _, ObjectSymbol as _};
+use std::ops::Range;
+
+use icecore_elf::{FileOff, Layout, Svma};
+use icecore_format::records::Omission;
+
+use super::list::List;
+use super::symbols::{constant, exported};
 
 /// The section that holds `_PyRuntime`.
-const RUNTIME: &str = ".PyRuntime";
+const RUNTIME_SECTION: &str = ".PyRuntime";
+const RUNTIME: &str = "_PyRuntime";
+const EVAL: &str = "_PyEval_EvalFrameDefault";
+/// The version of the interpreter, four bytes, since 3.11: 0x030b02f0 is 3.11.2.
+const VERSION: &str = "Py_Version";
+/// Functions that came with 3.10 and 3.9.
+const SINCE_3_10: &str = "PyIter_Send";
+const SINCE_3_9: &str = "PyInterpreterState_Get";
 /// How the table begins.
 const COOKIE: &[u8; 8] = b"xdebugpy";
 /// The most words of the table that are read.
 const TABLE_WORDS: usize = 96;
-/// The symbol of the version of the interpreter, four bytes: 0x030b02f0 is 3.11.2.
-const VERSION: &str = "Py_Version";
-/// The most symbols that are looked at.
-const MAX_SYMBOLS: usize = 64 << 10;
 /// In a code object, how far behind its first line it has its number, which no other one gets (`co_version`, since 3.12).
 const NUMBER_BEHIND_LINE: u32 = 24;
 /// The largest offset that is believed.
 const MAX_OFF: u64 = 1 << 20;
-
-/// A build of CPython.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Python {
-    /// An executable section: its address, and its offset in the file.
-    code: (Svma, FileOff),
-    runtime: Svma,
-    pub(super) offsets: Offsets,
-}
+/// All frames have something in the word of their type.
+const ANY_BIT: u32 = u32::MAX;
 
 /// Offsets in bytes; 0 of what a version does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Offsets {
-    first_interpreter: u32,
-    next_interpreter: u32,
-    threads: u32,
-    next_thread: u32,
-    thread: u32,
-    /// In a thread: the innermost frame, or run of the eval loop if it `has_runs`.
-    frame: u32,
-    has_runs: bool,
-    run_frame: u32,
-    /// Whether a run leads to the next one outwards, and where (3.11).
-    outer_run: u32,
-    previous: u32,
-    pub(super) code: u32,
-    instruction: u32,
+    pub(super) list: List,
     /// In a code object: file, name, name with the classes around it, lines, first line, number, first instruction.
     pub(super) file: u32,
     pub(super) name: u32,
     pub(super) qualified: u32,
     pub(super) lines: u32,
+    pub(super) line_table: Lines,
     pub(super) first_line: u32,
     pub(super) number: u32,
     /// The number alone does not tell it from others: the texts of file and name do, too.
     pub(super) is_told_by_name: bool,
     pub(super) instructions: u32,
+    /// The instructions are an object of their own.
+    pub(super) is_code_apart: bool,
+    /// A frame has a number instead of the address of its instruction: bytes for one of them.
+    pub(super) step_bytes: u32,
     /// In a string of ASCII, its characters; in another one they lie so much further on.
     pub(super) characters: u32,
     pub(super) others_characters: u32,
 }
 
-const BEFORE_3_12: Offsets = Offsets {
-    first_interpreter: 40,
-    next_interpreter: 0,
-    threads: 16,
-    next_thread: 8,
-    thread: 152,
-    frame: 56,
-    has_runs: true,
-    run_frame: 8,
-    outer_run: 16,
-    previous: 48,
-    code: 32,
-    instruction: 56,
+/// How the table of lines of a code object is encoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// Since 3.11.
+    #[default]
+    Locations,
+    /// 3.10.
+    Ranges,
+    /// Up to 3.9.
+    Steps,
+}
+
+const OF_3_11: Offsets = Offsets {
+    list: List {
+        first_interpreter: 40,
+        next_interpreter: 0,
+        threads: 16,
+        next_thread: 8,
+        thread: 152,
+        frame: 56,
+        has_runs: true,
+        run_frame: 8,
+        outer_run: 16,
+        previous: 48,
+        code: 32,
+        instruction: 56,
+        flags: 0,
+        entered: 0,
+        frame_bytes: 64,
+        frame_register: 0,
+        instruction_register: 0,
+        number: 72,
+        file: 112,
+        name: 120,
+        builtin: 0,
+        text_head: 16,
+        is_hash_first: false,
+        characters: 48,
+        end_bytes: 32,
+    },
     file: 112,
     name: 120,
     qualified: 128,
     lines: 136,
+    line_table: Lines::Locations,
     first_line: 72,
     number: 72,
     is_told_by_name: true,
     instructions: 184,
+    is_code_apart: false,
+    step_bytes: 0,
     characters: 48,
     others_characters: 24,
 };
 
 const OF_3_12: Offsets = Offsets {
-    threads: 72,
-    thread: 136,
-    run_frame: 0,
-    outer_run: 0,
-    previous: 8,
-    code: 0,
+    list: List {
+        threads: 72,
+        thread: 136,
+        run_frame: 0,
+        outer_run: 0,
+        previous: 8,
+        code: 0,
+        number: 68 + NUMBER_BEHIND_LINE,
+        file: 0,
+        name: 0,
+        ..OF_3_11.list
+    },
     first_line: 68,
     number: 68 + NUMBER_BEHIND_LINE,
     is_told_by_name: false,
     instructions: 192,
     characters: 40,
     others_characters: 16,
-    ..BEFORE_3_12
+    ..OF_3_11
+};
+
+const OF_3_10: Offsets = Offsets {
+    list: List {
+        first_interpreter: 32,
+        threads: 8,
+        thread: 176,
+        frame: 24,
+        has_runs: false,
+        run_frame: 0,
+        outer_run: 0,
+        previous: 24,
+        code: 32,
+        instruction: 96,
+        flags: 8,
+        entered: ANY_BIT,
+        frame_bytes: 104,
+        number: 40,
+        file: 104,
+        name: 112,
+        ..OF_3_11.list
+    },
+    file: 104,
+    name: 112,
+    qualified: 0,
+    lines: 120,
+    line_table: Lines::Ranges,
+    first_line: 40,
+    number: 40,
+    instructions: 48,
+    is_code_apart: true,
+    step_bytes: 2,
+    ..OF_3_11
+};
+
+const OF_3_9: Offsets = Offsets {
+    list: List { instruction: 104, frame_bytes: 112, ..OF_3_10.list },
+    line_table: Lines::Steps,
+    step_bytes: 1,
+    ..OF_3_10
 };
 
 /// Where the table of a minor version has the offsets, in words: first interpreter; next one and its threads; next thread, its innermost
@@ -114,104 +181,102 @@ const TABLES: [(u64, [usize; 11]); 3] = [
     (15, [5, 8, 9, 24, 26, 30, 40, 41, 42, 48, 56]),
 ];
 
-impl Python {
-    /// Finds CPython in a file; `None` if it is not there, or of a version that is not known.
-    pub(crate) fn find<'d>(file: impl object::ReadRef<'d>, layout: &Layout) -> Option<Self> {
-        let section = layout.section(RUNTIME).filter(|_| layout.machine == object::elf::EM_X86_64)?;
-        let text = layout.sections.iter().find(|section| section.is_executable)?;
-        let table = file.read_bytes_at(section.off.0, (TABLE_WORDS * 8) as u64).unwrap_or_default();
-        let offsets = if table.starts_with(COOKIE) { of_table(table)? } else { of_version(version(file)?)? };
-        Some(Self { code: (text.at, text.off), runtime: section.at, offsets })
-    }
+/// What a file with CPython holds.
+pub(super) struct Python {
+    pub(super) runtime: Svma,
+    /// Of those versions whose frames do not tell which machine frame runs them.
+    pub(super) eval: Option<Range<Svma>>,
+    pub(super) offsets: Offsets,
+}
 
-    /// An interpreter somewhere.
-    #[cfg(test)]
-    pub(super) fn of_3_12() -> Self {
-        Self { code: (Svma(0), FileOff(0)), runtime: Svma(0), offsets: OF_3_12 }
+/// Finds CPython in a file; `None` if it is not there.
+///
+/// # Errors
+/// If its frames are not known.
+pub(super) fn find<'d>(file: impl object::ReadRef<'d>, layout: &Layout) -> Result<Option<Python>, Omission> {
+    let section = layout.section(RUNTIME_SECTION);
+    let table = |off: FileOff| file.read_bytes_at(off.0, (TABLE_WORDS * 8) as u64).unwrap_or_default();
+    if let Some(section) = section
+        && table(section.off).starts_with(COOKIE)
+    {
+        let offsets = of_table(table(section.off))?;
+        return Ok(Some(Python { runtime: section.at, eval: None, offsets }));
     }
+    let names = [RUNTIME, EVAL, VERSION, SINCE_3_10, SINCE_3_9];
+    let found = exported(file, names).unwrap_or_default();
+    let [runtime, eval, version, since_3_10, since_3_9] = found;
+    let Some(runtime) = section.map(|section| section.at).or(runtime.map(|at| at.start)) else {
+        return Ok(None);
+    };
+    let offsets = match version {
+        Some(at) => constant(file, at.start).and_then(of_version),
+        None if since_3_10.is_some() => Some(OF_3_10),
+        None if since_3_9.is_some() => Some(OF_3_9),
+        None => None,
+    };
+    let offsets = offsets.ok_or(Omission::INTERPRETER_VERSION)?;
+    let eval = eval.filter(|_| offsets.list.entered != 0);
+    if eval.is_none() && offsets.list.entered != 0 {
+        return Err(Omission::INTERPRETER_BUILD);
+    }
+    Ok(Some(Python { runtime, eval, offsets }))
+}
 
-    /// The offset in the file of some code, by which a process shows where it has mapped the file.
-    pub(crate) fn code_off(&self) -> FileOff {
-        self.code.1
-    }
-
-    /// Encodes what the sampler must know, `struct interpreter` of bpf/wire.h; `code` is where the process has that code.
-    pub(crate) fn bytes(&self, code: Avma) -> Vec<u8> {
-        let runtime = code.0.wrapping_sub(self.code.0.0).wrapping_add(self.runtime.0);
-        let Offsets { first_interpreter, next_interpreter, threads, next_thread, thread, frame, .. } =
-            self.offsets;
-        let Offsets { has_runs, run_frame, outer_run, previous, code, instruction, number, .. } =
-            self.offsets;
-        let texts = if self.offsets.is_told_by_name { self.offsets.file } else { 0 };
-        let words = [
-            first_interpreter,
-            next_interpreter,
-            threads,
-            next_thread,
-            thread,
-            frame,
-            u32::from(has_runs),
-            run_frame,
-            outer_run,
-            previous,
-            code,
-            instruction,
-            number,
-            texts,
-        ];
-        runtime.to_ne_bytes().into_iter().chain(words.into_iter().flat_map(u32::to_ne_bytes)).collect()
-    }
+/// The offsets of 3.12.
+#[cfg(test)]
+pub(super) fn of_3_12() -> Offsets {
+    OF_3_12
 }
 
 /// Reads the table of an interpreter.
-fn of_table(table: &[u8]) -> Option<Offsets> {
+fn of_table(table: &[u8]) -> Result<Offsets, Omission> {
     let word = |at: usize| Some(u64::from_le_bytes(*table.get(8 * at..)?.first_chunk()?));
-    let version = word(1)?;
-    let minor = version >> 16 & 0xff;
-    let (_, places) = TABLES.iter().find(|it| version >> 24 == 3 && it.0 == minor)?;
     // Without the global lock, code and frames are laid out in another way.
-    if word(2)? != 0 {
-        return None;
+    if word(2) != Some(0) {
+        return Err(Omission::INTERPRETER_BUILD);
     }
+    let version = word(1).unwrap_or_default();
+    let known = TABLES.iter().find(|it| version >> 24 == 3 && it.0 == version >> 16 & 0xff);
+    known.and_then(|(_, places)| at_places(places, word)).ok_or(Omission::INTERPRETER_VERSION)
+}
+
+/// Reads the offsets at their places in the table.
+fn at_places(places: &[usize; 11], word: impl Fn(usize) -> Option<u64>) -> Option<Offsets> {
     let off = |at: usize| word(at).filter(|off| *off < MAX_OFF).map(|off| off as u32);
     let [first, next, threads, next_thread, frame, thread, previous, code, instruction, file, instructions] =
         places.map(off);
     let after_file = |fields: usize| off(places[9] + fields);
     let first_line = after_file(4)?;
+    let number = first_line + NUMBER_BEHIND_LINE;
     Some(Offsets {
-        first_interpreter: first?,
-        next_interpreter: next?,
-        threads: threads?,
-        next_thread: next_thread?,
-        thread: thread?,
-        frame: frame?,
-        has_runs: false,
-        previous: previous?,
-        code: code?,
-        instruction: instruction?,
+        list: List {
+            first_interpreter: first?,
+            next_interpreter: next?,
+            threads: threads?,
+            next_thread: next_thread?,
+            thread: thread?,
+            frame: frame?,
+            has_runs: false,
+            previous: previous?,
+            code: code?,
+            instruction: instruction?,
+            number,
+            ..OF_3_12.list
+        },
         file: file?,
         name: after_file(1)?,
         qualified: after_file(2)?,
         lines: after_file(3)?,
         first_line,
-        number: first_line + NUMBER_BEHIND_LINE,
+        number,
         instructions: instructions?,
         ..OF_3_12
     })
 }
 
-/// Reads the version of an interpreter that has no table.
-fn version<'d>(file: impl object::ReadRef<'d>) -> Option<u32> {
-    let file = ElfFile::<FileHeader64<Endianness>, _>::parse(file).ok()?;
-    let symbol = file.dynamic_symbols().take(MAX_SYMBOLS).find(|it| it.name() == Ok(VERSION))?;
-    let section = file.section_by_index(symbol.section_index()?).ok()?;
-    let bytes = object::ObjectSection::data_range(&section, symbol.address(), 4).ok()??;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
 fn of_version(version: u32) -> Option<Offsets> {
     match version >> 16 {
-        0x030b => Some(BEFORE_3_12),
+        0x030b => Some(OF_3_11),
         0x030c => Some(OF_3_12),
         _ => None,
     }

@@ -75,7 +75,7 @@ fn merged(all: &mut Interpreters, machine: &[u64], frames: &[(u64, u64, u32, u16
         event: 0,
         field: &[],
     };
-    let sample = all.merge(&sample, &Python::of_3_12(), &Door::of_test()).expect("it has functions");
+    let sample = all.merge(&sample, &Interpreter::of_3_12(), &Door::of_test()).expect("it has functions");
     sample.user.leaf_first().map(|address| address.0).collect()
 }
 
@@ -135,4 +135,18 @@ fn each_interpreter_has_its_own_functions_and_what_has_no_place_is_left_out() {
     let frames = [(code, at(0), 41, 3, 1), (code, at(2), 41, 0, 0), (code, at(4), 41, 1, 1)];
     let stack = merged(&mut all, &[0x10, 0x20, 0x30], &frames);
     assert_eq!(stack, [at(4) | TAG, 0x10 | INTERRUPTED, 0x20, at(0) | TAG, 0x30]);
+}
+
+#[test]
+fn one_that_takes_all_that_it_may_leaves_room_for_others() {
+    let mut taken = [0_u128; 4];
+    for turn in 0..4000 {
+        let own = turn % taken.len();
+        let all: u128 = taken.iter().sum();
+        taken[own] += u128::from(has_room(taken[own], all, 1000));
+    }
+    // Each has as much, and as much is left.
+    assert_eq!(taken, [200; 4]);
+    assert!(has_room(0, taken.iter().sum(), 1000));
+    assert!(!has_room(500, 500, 1000) && has_room(499, 499, 1000));
 }

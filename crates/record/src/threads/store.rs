@@ -95,8 +95,7 @@ impl Stored {
 
     /// Returns the skipped files: those that the collector skipped, and those that the disk refused.
     fn left_out(&self, left_out: &[LeftOut]) -> LeftOutV1 {
-        let is_told =
-            |image: &&u32| left_out.iter().all(|row| row.image != **image || row.why.is_of_tables());
+        let is_told = |image: &&u32| left_out.iter().all(|row| row.image != **image || !row.why.is_of_file());
         let refused = self.files_refused.iter().filter(is_told);
         let refused = refused.map(|image| LeftOut {
             image: *image,

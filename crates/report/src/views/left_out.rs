@@ -37,13 +37,14 @@ impl LeftOutRow {
 
     /// Returns true if names may be missing because of it.
     pub(crate) fn costs_names(&self) -> bool {
-        self.why != Omission::REDUCED && !self.why.is_of_tables()
+        self.why != Omission::REDUCED && self.why.is_of_file()
     }
 }
 
 /// Returns how many files there are; `None` if there are none.
 pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<String> {
-    let (tables, files): (Vec<_>, Vec<_>) = rows.partition(|row| row.why.is_of_tables());
+    let (files, others): (Vec<_>, Vec<_>) = rows.partition(|row| row.why.is_of_file());
+    let (tables, interpreters): (Vec<_>, Vec<_>) = others.into_iter().partition(|row| row.why.is_of_tables());
     let causes = |rows: &[&LeftOutRow]| {
         let causes: Vec<_> =
             rows.iter().map(|row| format!("{} {}", row.why.name(), count(row.files))).collect();
@@ -54,7 +55,9 @@ pub(crate) fn told<'r>(rows: impl Iterator<Item = &'r LeftOutRow>) -> Option<Str
     let files = (!files.is_empty()).then(|| format!("of the files to embed: {}{remedy}", causes(&files)));
     let tables = (!tables.is_empty())
         .then(|| format!("files whose stacks were copied for a while, not walked: {}", causes(&tables)));
-    let told: Vec<String> = files.into_iter().chain(tables).collect();
+    let interpreters = (!interpreters.is_empty())
+        .then(|| format!("interpreters whose functions stacks lack: {}", causes(&interpreters)));
+    let told: Vec<String> = files.into_iter().chain(tables).chain(interpreters).collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 

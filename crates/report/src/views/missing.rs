@@ -140,7 +140,7 @@ impl Missing {
         let embedded = locator.embedded(report.loaded.recording);
         let finder = Finder { search, embedded: Some(&embedded) };
         let tables = &report.loaded.tables;
-        let files = tables.left_out.iter().filter(|row| !row.why.is_of_tables());
+        let files = tables.left_out.iter().filter(|row| row.why.is_of_file());
         let left_out = files.filter_map(|row| Some((locator.image(row.image)?, *row)));
         let scope = Scope {
             host: advice::host(report),

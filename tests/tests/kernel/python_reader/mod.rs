@@ -68,7 +68,7 @@ fn completed(mut sample: Value, like: &Value) -> Value {
             frame.insert("address".into(), like["address"].clone());
         }
         // The reader does not choose the name of JIT code; it reads the rows that contain names.
-        let is_jit = ["[jit]", "[python]"].iter().any(|image| like["image"] == *image);
+        let is_jit = ["[jit]", "[python]", "[php]"].iter().any(|image| like["image"] == *image);
         for key in ["image", "offset"] {
             frame.entry(key).or_insert(Value::Null);
             if is_jit {

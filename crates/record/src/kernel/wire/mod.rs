@@ -11,9 +11,9 @@ use icecore_elf::Avma;
 
 use crate::foreign::Meta;
 use crate::skeleton::types::{
-    account_moment, cgroup_record, cpu_time_record, file_key, interpreted_frame, interpreted_record, limits,
-    no_table_record, page_record, record_head, record_type, registers_record, sample_record, stack_record,
-    task_record, wait_flags, wait_record,
+    account_moment, cgroup_record, cpu_time_record, file_key, interpreted_flags, interpreted_frame,
+    interpreted_record, limits, no_table_record, page_record, record_head, record_type, registers_record,
+    sample_record, stack_record, task_record, wait_flags, wait_record,
 };
 pub(crate) use process::Process;
 #[cfg(test)]
@@ -229,6 +229,10 @@ pub(crate) struct InterpretedFrame {
     pub(crate) machine_frame: usize,
     /// It is the innermost one of its interpreter.
     pub(crate) is_innermost: bool,
+    /// Native code called it, so it is the outermost one of a run of the eval loop.
+    pub(crate) is_entered: bool,
+    /// Its address and `instruction` are those that registers held.
+    pub(crate) is_in_registers: bool,
 }
 
 impl<'a> Interpreted<'a> {
@@ -240,12 +244,16 @@ impl<'a> Interpreted<'a> {
     /// Returns the functions, the innermost first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = InterpretedFrame> {
         self.frames.chunks_exact(size_of::<interpreted_frame>()).filter_map(|bytes| {
+            let flags = u32::from(u16_at(bytes, offset_of!(interpreted_frame, flags))?);
+            let has = |flag: interpreted_flags| flags & flag.0 != 0;
             Some(InterpretedFrame {
                 code: u64_at(bytes, offset_of!(interpreted_frame, code))?,
                 instruction: u64_at(bytes, offset_of!(interpreted_frame, instruction))?,
                 check: u32_at(bytes, offset_of!(interpreted_frame, check))?,
                 machine_frame: u16_at(bytes, offset_of!(interpreted_frame, machine_frame))?.into(),
-                is_innermost: u16_at(bytes, offset_of!(interpreted_frame, is_innermost))? != 0,
+                is_innermost: has(interpreted_flags::INTERPRETED_INNERMOST),
+                is_entered: has(interpreted_flags::INTERPRETED_ENTERED),
+                is_in_registers: has(interpreted_flags::INTERPRETED_IN_REGISTERS),
             })
         })
     }

@@ -35,7 +35,8 @@ pub(crate) struct Embedded {
 impl Digest {
     /// Writes the results of the collector after sampling has ended.
     pub(super) fn embed(&mut self, wishes: &Wishes<'_>) -> Embedded {
-        let untabled = self.frame_pointers.as_mut().map(|it| it.untabled(&self.tracker)).unwrap_or_default();
+        let mut untabled =
+            self.frame_pointers.as_mut().map(|it| it.untabled(&self.tracker)).unwrap_or_default();
         let Some(mut collector) = self.collector.take() else {
             let left_out = untabled.into_iter().map(|(image, why)| Omitted::of(image, b"", why)).collect();
             return Embedded { files: Carried { left_out, ..Carried::default() }, ..Embedded::default() };
@@ -52,6 +53,8 @@ impl Digest {
         let functions = symbols.len() as u64;
         drop((symbols, rules));
         let path = |image| collector.path(image).unwrap_or_default();
+        let refused = self.frame_pointers.iter().flat_map(|it| it.refused_interpreters());
+        untabled.extend(refused.filter(|(image, _)| collector.is_hit(*image)));
         let untabled: Vec<_> =
             untabled.into_iter().map(|(image, why)| Omitted::of(image, path(image), why)).collect();
         let mut files = match wishes.embed {

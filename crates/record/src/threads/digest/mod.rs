@@ -193,14 +193,14 @@ impl Digest {
     fn event(&mut self, event: &Event<'_>) {
         self.followed.event(event);
         self.mounts.event(event);
-        let python = |tgid| self.frame_pointers.as_ref()?.python(tgid);
+        let interpreter = |tgid| self.frame_pointers.as_ref()?.interpreter(tgid);
         let sample: Option<(&Sample<'_>, fn(_) -> _)> = match event {
             Event::Sample(sample) => Some((sample, Event::Sample)),
             Event::WaitStack(stack) => Some((stack, Event::WaitStack)),
             _ => None,
         };
         let merged = sample.and_then(|(sample, event)| {
-            self.interpreters.merge(sample, python(sample.head.tgid)?, &self.door).map(event)
+            self.interpreters.merge(sample, interpreter(sample.head.tgid)?, &self.door).map(event)
         });
         self.tracker.event(merged.as_ref().unwrap_or(event));
         match event {

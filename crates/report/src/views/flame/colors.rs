@@ -10,7 +10,7 @@ use icecore_text::shorten::shorten;
 /// What the color of a frame shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colors {
-    /// Whether it is user code, kernel code, inlined, Python, Java or unnamed.
+    /// Whether it is user code, kernel code, inlined, Python, Java, PHP or unnamed.
     Side,
     /// The same in colors that people of any color vision tell apart.
     Safe,
@@ -37,13 +37,27 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
             Colors::Side => of_side(
                 names,
                 frame,
-                [(225, 90, 75), (235, 145, 40), (75, 190, 190), (105, 145, 220), (130, 180, 85)],
+                [
+                    (225, 90, 75),
+                    (235, 145, 40),
+                    (75, 190, 190),
+                    (105, 145, 220),
+                    (130, 180, 85),
+                    (175, 125, 205),
+                ],
             ),
-            // Sky blue, orange, yellow, reddish purple and bluish green of Okabe and Ito's palette, "Color Universal Design".
+            // Sky blue, orange, yellow, reddish purple, bluish green and blue of Okabe and Ito's palette, "Color Universal Design".
             Colors::Safe => of_side(
                 names,
                 frame,
-                [(86, 180, 225), (225, 155, 0), (231, 225, 66), (204, 121, 167), (0, 158, 115)],
+                [
+                    (86, 180, 225),
+                    (225, 155, 0),
+                    (231, 225, 66),
+                    (204, 121, 167),
+                    (0, 158, 115),
+                    (0, 114, 178),
+                ],
             ),
             Colors::Image => of_image(names, frame),
         };
@@ -54,13 +68,14 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
     colors
 }
 
-fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined, python, java]: [Rgb; 5]) -> Rgb {
+fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined, python, java, php]: [Rgb; 6]) -> Rgb {
     let function = &names.functions[frame.function as usize];
     match (function.reason, function.side, frame.inlined) {
         (Some(_), _, _) => UNNAMED,
         (None, Side::Kernel, _) => kernel,
         _ if function.language == Language::PYTHON => python,
         _ if function.language == Language::JAVA => java,
+        _ if function.language == Language::PHP => php,
         (None, Side::User, true) => inlined,
         (None, Side::User, false) => user,
     }
