@@ -161,17 +161,17 @@ static __always_inline __u64 check_of_text(struct interpreted *into, __u64 field
 {
 	const struct interpreter *of = &into->of;
 	__u64 *words = into->words;
-	__u64 text = 0, hash, len;
-	__u32 end = of->end_bytes;
+	__u64 text = 0, hash, end;
 
 	if (READ_USER(text, field) || !text || bpf_probe_read_user(words, 16, (void *)(text + of->text_head)))
 		return 0;
 	hash = words[of->is_hash_first ? 0 : 1];
-	len = words[of->is_hash_first ? 1 : 0];
+	end = text + of->characters + words[of->is_hash_first ? 1 : 0];
 	if (hash && hash != ~0ULL)
 		return hash;
 	words[2] = words[3] = 0;
-	if (end > 32 || bpf_probe_read_user(words, end, (void *)(text + of->characters - end + len)))
+	/* Kernels refuse a length that they do not know for sure. */
+	if (of->end_bytes == 32 ? bpf_probe_read_user(words, 32, (void *)(end - 32)) : bpf_probe_read_user(words, 16, (void *)(end - 16)))
 		return 0;
 	return words[0] ^ words[1] * 3 ^ words[2] * 5 ^ words[3] * 7;
 }

@@ -308,7 +308,7 @@ struct interpreter {
 	/* A function whose first byte is this one is part of the interpreter and has neither number nor file; 0 if code objects have no such byte. */
 	__u32 builtin;
 	/* In a text, its length and its hash, the latter first or not; its characters; and how many bytes of its end tell it where its hash is not
-	 * known, at most 32. */
+	 * known, 16 or 32. */
 	__u32 text_head;
 	__u32 is_hash_first;
 	__u32 characters;

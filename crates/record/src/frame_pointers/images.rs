@@ -4,7 +4,7 @@ use icecore_format::records::{ImageKind, Omission};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::go::GoPlaces;
-use super::judge::{Judge, Judged, Request};
+use super::judge::{Answer, Judge, Judged, Request};
 use crate::foreign::Door;
 use crate::interpreters::Interpreter;
 use crate::machine::identity::{Identity, MapFile};
@@ -19,6 +19,8 @@ pub(super) struct Images {
     judged_as: FxHashMap<u32, Option<u32>>,
     by_file: FxHashMap<Identity, u32>,
     judged: FxHashMap<u32, Judged>,
+    /// Images that hold an interpreter, or one of whose frames nothing is known.
+    interpreters: FxHashMap<u32, Result<Interpreter, Omission>>,
     /// Images whose file could not be opened, or for which no room was left in the queue. They are tried again when they are
     /// mapped again.
     unread: FxHashSet<u32>,
@@ -26,8 +28,8 @@ pub(super) struct Images {
 
 impl Images {
     pub(super) fn new(door: Door) -> std::io::Result<Self> {
-        let (judged_as, by_file, judged, unread) = Default::default();
-        Ok(Self { judge: Judge::start(door)?, judged_as, by_file, judged, unread })
+        let (judged_as, by_file, judged, interpreters, unread) = Default::default();
+        Ok(Self { judge: Judge::start(door)?, judged_as, by_file, judged, interpreters, unread })
     }
 
     /// Has an image judged, unless that or another image of its file was judged already.
@@ -58,7 +60,7 @@ impl Images {
         self.judged_as.insert(image, judged_as);
         if identity.kind == ImageKind::VDSO {
             // The vDSO calls nobody.
-            self.judged.insert(image, Judged { keeps: true, places: None, interpreter: Ok(None) });
+            self.judged.insert(image, Judged { keeps: true, places: None });
         } else if judged_as == Some(image) {
             self.unread.insert(image);
         }
@@ -82,12 +84,13 @@ impl Images {
 
     /// Returns the interpreter of an image, if it has one and has been judged.
     pub(super) fn interpreter(&self, image: u32) -> Option<&Interpreter> {
-        self.judged(image)?.interpreter.as_ref().ok()?.as_ref()
+        let judged_as = self.judged_as.get(&image).copied()??;
+        self.interpreters.get(&judged_as)?.as_ref().ok()
     }
 
     /// Lists the images with an interpreter of whose frames nothing is known, and why.
     pub(super) fn refused(&self) -> impl Iterator<Item = (u32, Omission)> + '_ {
-        self.judged.iter().filter_map(|(image, judged)| Some((*image, *judged.interpreter.as_ref().err()?)))
+        self.interpreters.iter().filter_map(|(image, found)| Some((*image, *found.as_ref().err()?)))
     }
 
     fn judged(&self, image: u32) -> Option<&Judged> {
@@ -98,12 +101,12 @@ impl Images {
     /// Takes the answers that have arrived; returns true if there were any.
     pub(super) fn take_answers(&mut self) -> bool {
         let mut any = false;
-        for (image, judged) in self.judge.answers() {
+        for (image, answer) in self.judge.answers() {
             any = true;
-            if let Some(judged) = judged {
-                self.judged.insert(image, judged);
-            } else {
-                self.unread.insert(image);
+            match answer {
+                Answer::Interpreter(found) => _ = self.interpreters.insert(image, found),
+                Answer::Judged(judged) => _ = self.judged.insert(image, judged),
+                Answer::Unread => _ = self.unread.insert(image),
             }
         }
         any

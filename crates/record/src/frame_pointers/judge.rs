@@ -1,11 +1,13 @@
 //! A thread that reads unwind tables. Nobody waits for its answers: until they arrive the sampler copies whole stacks, which
 //! costs more.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
 use icecore_elf::Layout;
 use icecore_elf::frame_pointers::frames;
+use icecore_format::records::Omission;
 use object::read::ReadCache;
 
 use super::ENOUGH;
@@ -14,7 +16,6 @@ use crate::foreign::{Door, ForeignFile};
 use crate::interpreters::Interpreter;
 use crate::machine::identity::{Identity, MapFile};
 use crate::sys::rights::{self, Part};
-use icecore_format::records::Omission;
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
 const MAX_FUNCTIONS: usize = 2048;
@@ -27,18 +28,26 @@ const MAX_WAITING: usize = 4096;
 /// The handle of the thread, which ends when the handle is dropped.
 pub(super) struct Judge {
     requests: SyncSender<Request>,
-    answers: Receiver<(u32, Option<Judged>)>,
+    answers: Receiver<(u32, Answer)>,
+}
+
+/// What the thread has found out about an image.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It holds an interpreter, or one of whose frames nothing is known. This answer comes first.
+    Interpreter(Result<Interpreter, Omission>),
+    Judged(Judged),
+    /// Its file could not be found.
+    Unread,
 }
 
 /// The verdict on an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Its code keeps frame pointers.
     pub(super) keeps: bool,
     /// The places in which the runtime of a Go program keeps the notes about its stacks.
     pub(super) places: Option<GoPlaces>,
-    /// The interpreter that the image holds, or why nothing is known of its frames.
-    pub(super) interpreter: Result<Option<Interpreter>, Omission>,
 }
 
 /// An image that is to be judged, and where one of its processes has mapped it.
@@ -50,16 +59,11 @@ pub(super) struct Request {
 
 impl Judge {
     pub(super) fn start(door: Door) -> std::io::Result<Self> {
-        let (requests, received) = sync_channel::<Request>(MAX_WAITING);
+        let (requests, received) = sync_channel(MAX_WAITING);
         let (answer, answers) = channel();
         Builder::new().name("icecore-judge".to_owned()).spawn(move || {
             rights::keep(Part::Judge);
-            for request in received {
-                let judged = request.place.open(&request.identity, &door).map(|file| judged(&file, &door));
-                if answer.send((request.image, judged)).is_err() {
-                    break;
-                }
-            }
+            answer_all(&received, &door, |image, about| answer.send((image, about)).is_ok());
         })?;
         Ok(Self { requests, answers })
     }
@@ -69,10 +73,47 @@ impl Judge {
         self.requests.try_send(request).is_ok()
     }
 
-    /// Returns the answers since the last call; `None` for an image whose file could not be found.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Option<Judged>)> + '_ {
+    /// Returns the answers since the last call.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (u32, Answer)> + '_ {
         self.answers.try_iter()
     }
+}
+
+/// Looks for interpreters in all images that wait before it judges one, which takes longer: stacks lack their functions until they are known.
+fn answer_all(requests: &Receiver<Request>, door: &Door, answer: impl Fn(u32, Answer) -> bool) {
+    let mut looked_at: VecDeque<Request> = VecDeque::new();
+    loop {
+        // Judged images make room, so that no more of them wait than there may.
+        let next = if looked_at.is_empty() {
+            requests.recv().ok()
+        } else if looked_at.len() < MAX_WAITING {
+            requests.try_recv().ok()
+        } else {
+            None
+        };
+        let goes_on = match (next, &mut looked_at) {
+            (Some(request), _) => {
+                let found =
+                    request.place.open(&request.identity, door).and_then(|file| interpreter(&file, door));
+                let goes_on = found.is_none_or(|found| answer(request.image, Answer::Interpreter(found)));
+                looked_at.push_back(request);
+                goes_on
+            }
+            (None, waiting) => waiting.pop_front().is_some_and(|request| {
+                let file = request.place.open(&request.identity, door);
+                let judged = file.map(|file| Answer::Judged(judged(&file, door)));
+                answer(request.image, judged.unwrap_or(Answer::Unread))
+            }),
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+fn interpreter(file: &ForeignFile, door: &Door) -> Option<Result<Interpreter, Omission>> {
+    let file = ReadCache::new(file.read(door));
+    Interpreter::find(&file, &Layout::read(&file)?).transpose()
 }
 
 /// Judges a file. The first few functions suffice for most images: for all that do not keep frame pointers on purpose.
@@ -88,6 +129,5 @@ fn judged(file: &ForeignFile, door: &Door) -> Judged {
         frames.map_or(own, |frames| frames.share())
     };
     let keeps = share(GLANCE) >= ENOUGH_AT_A_GLANCE && share(MAX_FUNCTIONS) >= ENOUGH;
-    let interpreter = layout.as_ref().map_or(Ok(None), |layout| Interpreter::find(&file, layout));
-    Judged { keeps, places: go.and_then(|go| go.places), interpreter }
+    Judged { keeps, places: go.and_then(|go| go.places) }
 }
