@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icecore_tests::machine::{Recorded, Sample, needs, pretends};
+use icecore_tests::machine::{Recorded, Sample, needs, pretends, report};
 use serde_json::Value;
 
 const SECONDS: &str = "3";
@@ -268,4 +268,38 @@ fn root_memory_of_code_that_was_thrown_away_names_nothing() {
         println!("3.{}: {real} samples with real names, {bodies} with bodies, {gone} gone", python.minor);
         assert!(real + bodies + gone > 500, "3.{}", python.minor);
     }
+}
+
+#[test]
+fn root_who_waits_for_a_lock_and_who_holds_it() {
+    // Later versions wait for locks in code without a symbol.
+    let python = at_hand().into_iter().find(|python| (11..=12).contains(&python.minor));
+    let python = python.expect("3.11 or 3.12 is here");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/gil.py");
+    let (path, program) = (python.path.to_str().expect("UTF-8"), program.to_str().expect("UTF-8"));
+    let recorded = Recorded::new(&["-F", "199", "-q", "--off-cpu", "--wakers"], &[path, program, "3"]);
+    let path = recorded.path();
+    let folded = report(&["folded", path.to_str().expect("UTF-8"), "--event", "off-cpu", "--wakers"]);
+    let (mut of_lock, mut held, mut of_gil, mut by_computing) = (0, 0, 0, 0);
+    for line in folded.lines() {
+        let (stack, weight) = line.rsplit_once(' ').expect("a weight");
+        let Some((waits, wakes)) = stack.split_once("[woken by]") else { continue };
+        let weight: u64 = weight.parse().expect("a number");
+        let has = |stack: &str, function| stack.split(';').any(|name| name == function);
+        let names = ["computes", "wants_to_compute", "holds_the_lock", "waits_for_the_lock"];
+        let Some(waker) = names.into_iter().find(|name| has(wakes, name)) else { continue };
+        assert!(!has(waits, waker), "nobody wakes himself: {line}");
+        if has(waits, "waits_for_the_lock") && has(waits, "PyThread_acquire_lock_timed") {
+            of_lock += weight;
+            held += if waker == "holds_the_lock" { weight } else { 0 };
+        } else if has(waits, "wants_to_compute") {
+            of_gil += weight;
+            by_computing += if waker == "computes" { weight } else { 0 };
+        }
+    }
+    assert!(of_lock > 100_000_000 && held == of_lock, "{held} of {of_lock} ns for the lock");
+    assert!(
+        of_gil > 50_000_000 && by_computing * 10 > of_gil,
+        "{by_computing} of {of_gil} ns for the interpreter"
+    );
 }
