@@ -21,7 +21,7 @@ KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
 KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code", "fields"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 160, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 208, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -420,18 +420,21 @@ class Part:
         names, at, tables, table_at = root.bytes(60), 0, root.bytes(80), 0
         columns = [root.steps(0), root.steps(12), root.values(24), root.steps(36)]
         columns += [root.values(at) for at in (48, 68, 88, 100, 148)]
-        lines = iter(zip(*(root.values(at, False) for at in (112, 124, 136)), strict=True))
+        inlined = iter(zip(*(root.values(at, False) for at in (172, 184, 196)), strict=True))
+        lines = iter(zip(*(root.values(at, False) for at in (112, 124, 136, 160)), strict=True))
+        lines = ([*line, [list(next(inlined)) for _ in range(depth)]] for *line, depth in lines)
         for tgid, start, length, since, lasted, name_len, rules_len, line_count, language in zip(*columns):
             need(at + name_len <= len(names) and table_at + rules_len <= len(tables), "bytes of names and tables")
             name = names[at : at + name_len].decode("utf-8", "replace")
             rules = tables[table_at : table_at + rules_len].hex()
-            here = [list(next(lines)) for _ in range(line_count)]
+            here = [next(lines) for _ in range(line_count)]
             need(all(a[0] < b[0] for a, b in zip(here, here[1:])), "lines that ascend")
             until = since + lasted if lasted else 0
             self.jit.append([tgid, start, start + length, since, until, name, rules, here, language])
             at += name_len
             table_at += rules_len
         need(next(lines, None) is None, "rows for all lines")
+        need(next(inlined, None) is None, "lines for all inlined functions")
 
     def image_parts_block(self, root):
         file_bytes, image, arena, free = root.u64(0), root.u32(8), root.bytes(36), 0

@@ -16,10 +16,10 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
-    EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitLine, KernelSymbol, Language, LeftOut,
-    Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner, Piece,
-    ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd, WokenBy,
-    Word,
+    EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitInlined, JitLine, KernelSymbol, Language,
+    LeftOut, Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner,
+    Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd,
+    WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -200,8 +200,10 @@ fn tiny() -> Builder {
     b.image_parts.push(ImagePartsV1::from_rows(bin, 0x3000, &pieces));
     let (start, since_ns) = (0x9_0000, START_NS + 3_000);
     let (end, until_ns, name) = (start + 0x80, START_NS + 900_000_000, b"JS:*tiny /tiny.js:1:2".to_vec());
-    let mut line = |off, line| JitLine { off, file: b.string("/src/tiny.js"), line };
-    let lines = [(0, 3), (0x10, 4)].map(|(off, number)| line(off, number)).into();
+    let [file, inlined] = ["/src/tiny.js", "JS:inlined /src/tiny.js:7:1"].map(|text| b.string(text));
+    let line = |off, line| JitLine { off, file, line, inlined: Vec::new() };
+    let inlined = vec![JitInlined { name: inlined, call_file: file, call_line: 5 }];
+    let lines = vec![line(0, 3), JitLine { inlined, ..line(0x10, 8) }];
     let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();
     let language = Language::JAVA;
     b.jit.push(JitCode { tgid: 100, start, end, since_ns, until_ns, name, rules, lines, language });

@@ -173,7 +173,15 @@ impl Redaction {
                 Owner::Machine | Owner::Process(_) | Owner::Other(..) => None,
             });
             owners.for_each(&mut path);
-            jit.iter_mut().flat_map(|code| &mut code.lines).for_each(|line| path(&mut line.file));
+            for line in jit.iter_mut().flat_map(|code| &mut code.lines) {
+                path(&mut line.file);
+                line.inlined.iter_mut().for_each(|it| path(&mut it.call_file));
+            }
+            let mut name = |id: &mut u32| {
+                *id = texts.other(*id, strings.find(*id), |text| self.within(&String::from_utf8_lossy(text)))
+            };
+            let inlined = jit.iter_mut().flat_map(|code| &mut code.lines).flat_map(|line| &mut line.inlined);
+            inlined.for_each(|it| name(&mut it.name));
             for made in jit {
                 made.name = self.within(&String::from_utf8_lossy(&made.name)).into_bytes();
             }

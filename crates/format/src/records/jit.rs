@@ -2,7 +2,7 @@
 
 use rkyv::{Archive, Serialize};
 
-use super::packed::{Packed, narrow};
+use super::packed::{ArchivedPacked, Packed, narrow};
 use super::{expect_rows, items, payload, references};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -67,7 +67,7 @@ references!(JitCode<N> {
 });
 
 /// The source line of JIT code: from an offset on, up to the next line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JitLine {
     /// Distance from the start of the piece, bytes.
     pub off: u64,
@@ -75,9 +75,25 @@ pub struct JitLine {
     pub file: u32,
     /// Line in it, counted from 1; 0 if it is unknown.
     pub line: u32,
+    /// The functions that are inlined there, innermost first: each into the next, and the last into the function of the piece. File and
+    /// line are those of the first.
+    pub inlined: Vec<JitInlined>,
 }
 
-references!(JitLine { off: plain, file: id(Strings), line: plain });
+references!(JitLine { off: plain, file: id(Strings), line: plain, inlined: within });
+
+/// A function that is inlined into JIT code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JitInlined {
+    /// Name as the process reported it, a string id.
+    pub name: u32,
+    /// Source file where it is called, a string id; 0 if it is unknown.
+    pub call_file: u32,
+    /// Line of the call, counted from 1; 0 if it is unknown.
+    pub call_line: u32,
+}
+
+references!(JitInlined { name: id(Strings), call_file: id(Strings), call_line: plain });
 
 impl<'a> JitCode<&'a [u8]> {
     /// Converts name and unwind tables.
@@ -142,13 +158,22 @@ pub struct JitV1 {
     pub line: Packed,
     /// Numbers of [`Language`].
     pub language: Packed,
+    /// Number of functions that are inlined at each line.
+    pub depth: Packed,
+    /// Name of each inlined function, a string id.
+    pub inlined: Packed,
+    /// Source file where each is called, a string id.
+    pub call_file: Packed,
+    /// Number of the line where each is called.
+    pub call_line: Packed,
 }
 
 payload!(
     JitV1, ArchivedJitV1, Kind::JIT, 1,
     count start, same tgid, same len, same since_ns, same lasted_ns, same name_lens, same rules_lens, same line_count,
     same language,
-    other line_off, other file, other line, other names, other rules
+    other line_off, other file, other line, other depth, other inlined, other call_file, other call_line, other names,
+    other rules
 );
 
 impl JitV1 {
@@ -159,6 +184,7 @@ impl JitV1 {
             until_ns => until_ns.saturating_sub(row.since_ns).max(1),
         };
         let lines = || rows.iter().flat_map(|row| &row.lines);
+        let inlined = || lines().flat_map(|line| &line.inlined);
         Self {
             tgid: Packed::steps(rows.iter().map(|row| u64::from(row.tgid))),
             start: Packed::steps(rows.iter().map(|row| row.start)),
@@ -174,6 +200,10 @@ impl JitV1 {
             file: lines().map(|line| line.file).collect(),
             line: lines().map(|line| line.line).collect(),
             language: rows.iter().map(|row| u64::from(row.language.0)).collect(),
+            depth: lines().map(|line| line.inlined.len() as u64).collect(),
+            inlined: inlined().map(|it| it.name).collect(),
+            call_file: inlined().map(|it| it.call_file).collect(),
+            call_line: inlined().map(|it| it.call_line).collect(),
         }
     }
 }
@@ -182,8 +212,8 @@ impl ArchivedJitV1 {
     /// Lists the rows in the order of the block.
     ///
     /// # Errors
-    /// [`Error::Payload`] if a name or a table lies outside of the arena, or the lines are not as many as the rows say, or do not
-    /// ascend.
+    /// [`Error::Payload`] if a name or a table lies outside of the arena, or the lines or inlined functions are not as many as the
+    /// rows and lines say, or lines do not ascend.
     pub fn rows(&self) -> Result<Vec<JitCode<&[u8]>>, Error> {
         let names = items(Kind::JIT, &self.names, &self.name_lens)?;
         let rules = items(Kind::JIT, &self.rules, &self.rules_lens)?;
@@ -209,15 +239,18 @@ impl ArchivedJitV1 {
     /// The lines of all rows, and how many each has.
     fn lines(&self) -> Result<(Vec<JitLine>, Vec<u64>), Error> {
         let wrong = |cause: String| Error::Payload { kind: Kind::JIT, cause };
-        let counts = self.line_count.values();
-        let all = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let all = usize::try_from(all).unwrap_or(usize::MAX);
-        for (name, column) in [("line_off", &self.line_off), ("file", &self.file), ("line", &self.line)] {
+        let (counts, all) = counted(&self.line_count);
+        let columns = [&self.line_off, &self.file, &self.line, &self.depth];
+        for (name, column) in ["line_off", "file", "line", "depth"].into_iter().zip(columns) {
             expect_rows(Kind::JIT, name, column, all)?;
         }
-        let [off, file, number] = [&self.line_off, &self.file, &self.line].map(|column| column.values());
-        let line = |((off, file), line)| JitLine { off, file: narrow(file), line: narrow(line) };
-        let lines: Vec<JitLine> = off.into_iter().zip(file).zip(number).map(line).collect();
+        let mut inlined = self.inlined()?.into_iter();
+        let [off, file, number, depth] = columns.map(|column| column.values());
+        let line = |(((off, file), line), depth)| {
+            let inlined = inlined.by_ref().take(depth as usize).collect();
+            JitLine { off, file: narrow(file), line: narrow(line), inlined }
+        };
+        let lines: Vec<JitLine> = off.into_iter().zip(file).zip(number).zip(depth).map(line).collect();
         let mut rest = &lines[..];
         for count in &counts {
             let (own, behind) = rest.split_at(*count as usize);
@@ -228,6 +261,29 @@ impl ArchivedJitV1 {
         }
         Ok((lines, counts))
     }
+
+    /// The inlined functions of all lines.
+    fn inlined(&self) -> Result<Vec<JitInlined>, Error> {
+        let (_, all) = counted(&self.depth);
+        let columns = [&self.inlined, &self.call_file, &self.call_line];
+        for (name, column) in ["inlined", "call_file", "call_line"].into_iter().zip(columns) {
+            expect_rows(Kind::JIT, name, column, all)?;
+        }
+        let [name, file, line] = columns.map(|column| column.values());
+        let inlined = |((name, file), line)| JitInlined {
+            name: narrow(name),
+            call_file: narrow(file),
+            call_line: narrow(line),
+        };
+        Ok(name.into_iter().zip(file).zip(line).map(inlined).collect())
+    }
+}
+
+/// The values of a column, and their sum.
+fn counted(column: &ArchivedPacked) -> (Vec<u64>, usize) {
+    let counts = column.values();
+    let all = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+    (counts, usize::try_from(all).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -248,8 +304,10 @@ mod tests {
             lines: Vec::new(),
             language: Language::JAVA,
         };
-        let line = |off, file, line| JitLine { off, file, line };
-        let with_lines = vec![line(0, 4, 10), line(8, 4, 11), line(0x20, 0, 0)];
+        let line = |off, file, line| JitLine { off, file, line, inlined: Vec::new() };
+        let call = |name, call_file, call_line| JitInlined { name, call_file, call_line };
+        let inlined = vec![call(7, 4, 20), call(8, 0, 0)];
+        let with_lines = vec![line(0, 4, 10), JitLine { inlined, ..line(8, 4, 11) }, line(0x20, 0, 0)];
         let rows = [
             JitCode { lines: with_lines, ..row(7, 0x7f00_0000_1000, 0, 0, b"JS:~f /a b.js:1:2") },
             row(7, 0x1000, 5_000_000_000, 6_000_000_000, b""),
@@ -264,7 +322,8 @@ mod tests {
     }
     #[test]
     fn a_line_holds_up_to_the_next_one() {
-        let lines = [(4, 10), (8, 11)].map(|(off, line)| JitLine { off, file: 1, line });
+        let lines =
+            [(4, 10), (8, 11)].map(|(off, line)| JitLine { off, file: 1, line, ..JitLine::default() });
         let code = JitCode { start: 0x100, end: 0x120, lines: lines.into(), ..JitCode::<Vec<u8>>::default() };
         let at = [0xff, 0x103, 0x104, 0x107, 0x108, 0x11f].map(|at| code.line_at(at));
         assert_eq!(at, [None, None, Some(0), Some(0), Some(1), Some(1)]);
@@ -272,7 +331,8 @@ mod tests {
 
     #[test]
     fn lines_that_do_not_ascend_or_belong_to_no_row_are_refused() -> Result<(), Error> {
-        let line = |off| JitLine { off, file: 1, line: 1 };
+        let call = JitInlined { name: 1, call_file: 1, call_line: 1 };
+        let line = |off| JitLine { off, file: 1, line: 1, inlined: vec![call] };
         let code = |lines| JitCode { end: 9, lines, ..JitCode::<Vec<u8>>::default() };
         let is_refused = |columns: JitV1| JitV1::view(&columns.to_bytes()?).map(|view| view.rows().is_err());
         for lines in [vec![line(4), line(4)], vec![line(4), line(3)]] {
@@ -284,10 +344,18 @@ mod tests {
         assert!(is_refused(JitV1 { line_count: count(1), ..whole() })?);
         assert!(is_refused(JitV1 { line_count: count(u64::MAX), ..whole() })?);
         assert!(is_refused(JitV1 { file: count(1), ..whole() })?);
+        for counts in [[1, 2], [u64::MAX, 2], [0, 1]] {
+            assert!(is_refused(JitV1 { depth: counts.into_iter().collect(), ..whole() })?);
+        }
+        assert!(is_refused(JitV1 { depth: count(2), ..whole() })?);
+        assert!(is_refused(JitV1 { inlined: count(1), ..whole() })?);
+        assert!(is_refused(JitV1 { call_line: count(1), ..whole() })?);
         for lying in [
             JitV1 { line_off: Packed::lying(), ..whole() },
             JitV1 { file: Packed::lying(), ..whole() },
             JitV1 { line: Packed::lying(), ..whole() },
+            JitV1 { depth: Packed::lying(), ..whole() },
+            JitV1 { call_file: Packed::lying(), ..whole() },
         ] {
             assert!(JitV1::view(&lying.to_bytes()?).is_err());
         }

@@ -48,7 +48,7 @@ pub use cpu_times::{CpuTime, CpuTimesV1};
 pub use fields::{Field, FieldKind, FieldsV1};
 pub use image_parts::{ImagePartsV1, Piece};
 pub use images::{Image, ImageKind, ImagesV1};
-pub use jit::{JitCode, JitLine, JitV1, Language};
+pub use jit::{JitCode, JitInlined, JitLine, JitV1, Language};
 pub use kernel_symbols::{KernelSymbol, KernelSymbolsV1};
 pub use layouts::{Block, Layout, Numbered};
 pub use left_out::{LeftOut, LeftOutV1, Omission};

@@ -169,7 +169,7 @@ plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{JitCode, JitLine, Language, Location, Node, Task};
+    use crate::records::{JitCode, JitInlined, JitLine, Language, Location, Node, Task};
 
     fn seen(row: &mut impl References) -> Vec<String> {
         let mut seen = Vec::new();
@@ -190,13 +190,14 @@ mod tests {
         assert_eq!(seen(&mut outermost), [""; 0]);
         let mut inner = Node { parent: 3, location: Location::Image { image: 0, file_off: 9 } };
         assert_eq!(seen(&mut inner), ["Id(Stacks, 3)", "Id(Images, 0)"]);
-        let line = |file| JitLine { off: 0, file, line: 1 };
-        let lines = vec![line(0), line(4)];
+        let line = |file| JitLine { file, ..JitLine::default() };
+        let inlined = vec![JitInlined { name: 6, call_file: 0, call_line: 1 }];
+        let lines = vec![line(0), JitLine { inlined, ..line(4) }];
         let (start, end, name, rules) = (1, 2, "f", "");
         let language = Language::UNKNOWN;
         let mut code =
             JitCode { tgid: 5, start, end, since_ns: 0, until_ns: 8, name, rules, lines, language };
-        assert_eq!(seen(&mut code), ["Process(5)", "Time(8)", "Id(Strings, 4)"]);
+        assert_eq!(seen(&mut code), ["Process(5)", "Time(8)", "Id(Strings, 4)", "Id(Strings, 6)"]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
             file_lens),
         compiled!("image_parts", ImagePartsV1: file_bytes image off lens bytes),
         compiled!("jit", JitV1: tgid start len since_ns lasted_ns names name_lens rules rules_lens line_count line_off file
-            line language),
+            line language depth inlined call_file call_line),
         compiled!("cgroups", CgroupsV1: first_ns last_ns after_ns tgid tid path),
         compiled!("names", NamesV1: image file_off address back depth calls function file line name symbol declared_file
             declared_line unit entry first symbol_file alias_count alias texts text_lens),

@@ -13,7 +13,7 @@ use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, Locator};
 use icecore_elf::{demangled, part_of};
-use icecore_format::records::{KernelSymbol, Language};
+use icecore_format::records::{JitInlined, KernelSymbol, Language};
 use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
 use icecore_symbolize::{Answer, Joiner, Origin, Reason, Wanted, symbolize};
 use icecore_text::quantity::things;
@@ -384,8 +384,7 @@ impl Book {
 
     /// Adds a substitute for inlined functions that are too many to be shown.
     fn left_out(&mut self, identity: u32, all: usize) {
-        let name = format!("[{} inlined functions left out]", all - MAX_INLINED);
-        let function = self.function(identity, &name, &Origin::default());
+        let function = self.function(identity, &left_out(all), &Origin::default());
         self.frame(Frame { function, file: None, line: None, inlined: true });
     }
 
@@ -450,7 +449,7 @@ impl Book {
         self.add(Sighting { owner, origin, ..of_kernel });
     }
 
-    /// Names JIT code as its process did, with the source line.
+    /// Names JIT code as its process did, with the source line, and what is inlined there.
     fn jit(&mut self, tables: &Tables, code: u32, line: u32) {
         let code = tables.jit.get(code as usize);
         let name = code.map_or_else(String::new, |code| demangled(&String::from_utf8_lossy(&code.name)));
@@ -464,11 +463,27 @@ impl Book {
         if let Some(first) = code.filter(|_| language.is_interpreted()).and_then(|code| code.lines.first()) {
             sighting.origin.declared = Some((self.file(tables.text(first.file)), first.line));
         }
-        let line = code.and_then(|code| code.lines.get(line as usize)).filter(|line| line.file != 0);
-        let file = line.map(|line| self.file(tables.text(line.file)));
-        let line = line.map(|line| line.line).filter(|line| *line > 0);
+        let line = code.and_then(|code| code.lines.get(line as usize));
+        let mut at = line.map_or((0, 0), |line| (line.file, line.line));
+        let all: &[JitInlined] = line.map_or(&[], |line| &line.inlined);
+        for (_, inlined) in shown(all) {
+            let name = match inlined {
+                Some(inlined) => self.text(&clean(tables.text(inlined.name).as_bytes())),
+                None => left_out(all.len()).into(),
+            };
+            let function = Sighting { language, ..Sighting::bare(name, image, Side::User, None) };
+            let function = self.sightings.intern(function);
+            self.jit_frame(tables, function, at, true);
+            at = inlined.map_or((0, 0), |inlined| (inlined.call_file, inlined.call_line));
+        }
         let function = self.sightings.intern(sighting);
-        self.frame(Frame { function, file, line, inlined: false });
+        self.jit_frame(tables, function, at, false);
+    }
+
+    fn jit_frame(&mut self, tables: &Tables, function: u32, (file, line): (u32, u32), inlined: bool) {
+        let file = Some(file).filter(|file| *file != 0).map(|file| self.file(tables.text(file)));
+        let line = Some(line).filter(|line| file.is_some() && *line > 0);
+        self.frame(Frame { function, file, line, inlined });
     }
 
     fn nowhere(&mut self, name: &str, reason: Reason) {
@@ -490,6 +505,11 @@ impl Book {
         let frame = self.frames.intern(frame);
         self.of_places.frames.push(frame);
     }
+}
+
+/// Names those of so many functions of a place that are not shown.
+fn left_out(all: usize) -> String {
+    format!("[{} inlined functions left out]", all - MAX_INLINED)
 }
 
 /// Lists the functions of a place that are shown, with their depths, innermost first; `None` stands for the skipped ones.

@@ -87,7 +87,7 @@ fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Fo
     let table_len = usize::try_from(word(memory, table.checked_add(LEN)?)?).ok()?;
     let table = memory.read_up_to(table.checked_add(BYTES)?, table_len.min(MAX_LINES_BYTES));
     let file: Arc<[u8]> = file.into();
-    let line = |(off, line)| Line { off, file: Arc::clone(&file), line };
+    let line = |(off, line)| Line { off, file: Arc::clone(&file), line, ..Line::default() };
     let own = match of.line_table {
         Lines::Locations => locations(&table, first_line),
         Lines::Ranges => ranges(&table, first_line),

@@ -165,7 +165,10 @@ fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Co
     if bytes.len() < len as usize * OPERATION as usize {
         lines.push((SHOWN + bytes.len() as u64, 0));
     }
-    let lines = lines.into_iter().map(|(off, line)| Line { off, file: Arc::clone(&file), line }).collect();
+    let lines = lines
+        .into_iter()
+        .map(|(off, line)| Line { off, file: Arc::clone(&file), line, ..Line::default() })
+        .collect();
     let place = apart(at, SHOWN + u64::from(len) * OPERATION)?;
     (len > 0).then_some(Code { place, instructions: start, name, lines, is_builtin: false })
 }

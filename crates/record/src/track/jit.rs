@@ -22,13 +22,25 @@ pub struct Piece {
 }
 
 /// The source line of a piece of code from an offset on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) off: u64,
     /// Empty if unknown.
     pub(crate) file: Arc<[u8]>,
     /// 0 if unknown.
     pub(crate) line: u32,
+    /// The functions that are inlined there, innermost first.
+    pub(crate) inlined: Vec<Inlined>,
+}
+
+/// A function that is inlined into the next one, or the last into that of the piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inlined {
+    pub(crate) name: Arc<[u8]>,
+    /// Where it is called; empty if unknown.
+    pub(crate) call_file: Arc<[u8]>,
+    /// 0 if unknown.
+    pub(crate) call_line: u32,
 }
 
 /// A piece of code of one address space.

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use icecore_format::header;
 use icecore_format::read::Recording;
 use icecore_format::records::{
-    CodeFrame, CodePlace, CodeReference, CodeStretch, ImagePartsV1, JitCode, JitLine, Language, LeftOut,
-    NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Piece, SamplesV1, SourceFile, SourceProof,
+    CodeFrame, CodePlace, CodeReference, CodeStretch, ImagePartsV1, JitCode, JitInlined, JitLine, Language,
+    LeftOut, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Piece, SamplesV1, SourceFile,
+    SourceProof,
 };
 use icecore_profile::recording::load::load;
 use icecore_tests::synthetic::{Builder, START_NS, broken_walks, story};
@@ -77,7 +78,9 @@ pub(crate) fn files() -> [Vec<u8>; 4] {
         story.cgroup_of_thread(50_000_000, 100, 101, "/make.slice/io");
         story.cgroup(60_000_000, 300, "");
         let (since_ns, file) = (START_NS + 9, story.string("/a.js"));
-        let lines = [(0, 3), (8, 4)].map(|(off, line)| JitLine { off, file, line }).into();
+        let inlined = vec![JitInlined { name: file, call_file: file, call_line: 5 }];
+        let lines = [(0, vec![]), (8, inlined)].map(|(off, inlined)| JitLine { off, file, line: 3, inlined });
+        let lines = lines.into();
         let (start, end, until_ns, name) = (0x7_0000, 0x7_0100, 0, b"JS:*a".to_vec());
         let language = Language::PYTHON;
         let rules = b"\x0c\0\0\0\0\0\0\0rules of".to_vec();

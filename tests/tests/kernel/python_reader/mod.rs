@@ -9,11 +9,11 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Basis, CodeFrame, CodePlace, CodeReference, CodeStretch, CodeV1, Counter, CounterValue, CountersV1,
-    CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitLine,
-    JitV1, Language, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable, NamedFrame,
-    NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1, SourceFile,
-    SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule, UnwindRulesV1, Wait,
-    WaitFlags, WaitState, WaitsV1, WokenBy,
+    CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitInlined,
+    JitLine, JitV1, Language, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
+    NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1,
+    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
+    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -292,7 +292,10 @@ fn stack_marks(path: &Path) -> Value {
 /// Returns the JIT code of a file: process, start, end, since, until, name, unwind tables, lines, language.
 fn jit(path: &Path) -> Value {
     rows::<JitV1>(path, |view| {
-        let line = |line: &JitLine| json!([line.off, line.file, line.line]);
+        let line = |line: &JitLine| {
+            let call = |it: &JitInlined| json!([it.name, it.call_file, it.call_line]);
+            json!([line.off, line.file, line.line, line.inlined.iter().map(call).collect::<Vec<_>>()])
+        };
         let row = |row: JitCode<&[u8]>| {
             let name = String::from_utf8_lossy(row.name);
             let lines: Vec<Value> = row.lines.iter().map(line).collect();
@@ -417,7 +420,14 @@ fn mixed() -> Builder {
             name: vec![b'j'; n as usize],
             rules: vec![n as u8; 3 * (n as usize % 4)],
             lines: (0..n % 4)
-                .map(|l| JitLine { off: u64::from(l * l), file: l * 3 % 5, line: l * 300 })
+                .map(|l| JitLine {
+                    off: u64::from(l * l),
+                    file: l * 3 % 5,
+                    line: l * 300,
+                    inlined: (0..l)
+                        .map(|i| JitInlined { name: i, call_file: n, call_line: 70 * l })
+                        .collect(),
+                })
                 .collect(),
             language: Language(n as u8 % 3),
         })

@@ -91,7 +91,8 @@ impl LineReader {
             let after = entries.partition_point(|entry| entry.off <= off);
             let Some(entry) = after.checked_sub(1).map(|at| &entries[at]) else { continue };
             if lines.last().is_none_or(|last| last.off < entry.off) {
-                lines.push(Line { off: entry.off, file: self.file(entry.file), line: entry.line });
+                let (off, file, line) = (entry.off, self.file(entry.file), entry.line);
+                lines.push(Line { off, file, line, ..Line::default() });
             }
         }
         lines

@@ -3,8 +3,8 @@
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, ImagePartsV1, ImagesV1, JitCode, JitLine, JitV1,
-    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
+    Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, ImagePartsV1, ImagesV1, JitCode, JitInlined, JitLine,
+    JitV1, KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
     StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ use crate::kernel::wire::PageKey;
 
 use super::{Note, SAMPLE_UNIT_NS, Tracker};
 use crate::track::batch::Batch;
-use crate::track::jit::Made;
+use crate::track::jit::{Inlined, Made};
 use crate::track::stacks::Hits;
 
 /// How long rows of CPU time wait for a block: one block each second would be little more than its header.
@@ -118,7 +118,12 @@ impl Tracker {
                 lines: piece
                     .lines
                     .iter()
-                    .map(|line| JitLine { off: line.off, file: self.string(&line.file), line: line.line })
+                    .map(|line| JitLine {
+                        off: line.off,
+                        file: self.string(&line.file),
+                        line: line.line,
+                        inlined: line.inlined.iter().map(|it| self.inlined(it)).collect(),
+                    })
                     .collect(),
                 language: piece.language,
             })
@@ -126,6 +131,11 @@ impl Tracker {
         let (first_string, strings) = self.strings.take_new();
         let strings = StringsV1::from_rows(first_string, &strings);
         Batch { strings, jit: JitV1::from_rows(&rows), ..Batch::default() }
+    }
+
+    fn inlined(&mut self, inlined: &Inlined) -> JitInlined {
+        let Inlined { name, call_file, call_line } = inlined;
+        JitInlined { name: self.string(name), call_file: self.string(call_file), call_line: *call_line }
     }
 
     /// Takes the kernel addresses that were first sampled since the last call.

@@ -245,7 +245,7 @@ fn what_a_sample_tells_holds_for_the_sample_itself() {
 #[test]
 fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
     let mut tracker = tracker();
-    let line = |off, line| Line { off, file: (*b"/a.py").into(), line };
+    let line = |off, line| Line { off, file: (*b"/a.py").into(), line, ..Line::default() };
     let piece =
         Piece { start: Avma(0x10), end: Avma(0x20), lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
     let made = [Made { tgid: 10, piece }];
