@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icecore_tests::machine::{Recorded, Sample, needs, skip};
+use serde_json::Value;
 
 const SECONDS: &str = "4";
 
@@ -58,7 +59,7 @@ fn recorded(jdk: &Jdk, flags: &[&str], classes: &Path, class: &str) -> Recorded 
 /// The samples that hit while Java ran, but for those of its end.
 fn of_java(recorded: &Recorded) -> Vec<Sample> {
     let is_java = |name: &&str| {
-        ["Known", "Virtual", "java.", "Interpreter"].iter().any(|begin| name.starts_with(begin))
+        ["Known", "Inlined", "Virtual", "java.", "Interpreter"].iter().any(|begin| name.starts_with(begin))
     };
     let mut samples = recorded.samples(&[]);
     samples.retain(|sample| sample.names("user").iter().any(is_java));
@@ -121,6 +122,82 @@ fn root_java_without_a_flag_has_whole_stacks_and_each_caller() {
         let quality = recorded.json("health", &[]);
         assert!(quality["named_share"].as_f64() > Some(0.98), "{}: {quality}", jdk.version);
     }
+}
+
+/// What `Inlined.java` says of itself: in which lines a method calls another.
+fn calls_of_inlined() -> BTreeSet<(String, String, u64)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/Inlined.java");
+    let source = std::fs::read_to_string(source).expect("it is there");
+    let remarks =
+        (1..).zip(source.lines()).filter_map(|(line, text)| Some((line, text.rsplit_once("; //")?.1)));
+    let calls = remarks.flat_map(|(line, remark)| {
+        remark.split(", ").filter_map(move |call| {
+            let (caller, callee) = call.trim().split_once(" > ")?;
+            Some((caller.to_owned(), callee.to_owned(), line))
+        })
+    });
+    calls.collect()
+}
+
+/// The name of a method of `Inlined.java` in its remarks; `None` of others.
+fn of_inlined(frame: &Value) -> Option<&str> {
+    let name = frame["name"].as_str()?;
+    if name.starts_with("Inlined$$Lambda") {
+        return Some("$$Lambda");
+    }
+    name.strip_prefix("Inlined.").or_else(|| name.strip_prefix("Inlined$"))
+}
+
+#[test]
+fn root_java_shows_inlined_methods_and_the_lines_of_all_calls() {
+    let calls = calls_of_inlined();
+    // With these flags HotSpot says of nearly each instruction in which methods it is.
+    let debug = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
+    for jdk in at_hand() {
+        let classes = compiled(&jdk, "Inlined.java");
+        for flags in [&[][..], &debug] {
+            let recorded = recorded(&jdk, flags, classes.path(), "Inlined");
+            let samples = of_java(&recorded);
+            let found = samples.iter().map(|sample| inlined_of(sample, &calls));
+            let found = found.fold([0; 4], |sum, it| std::array::from_fn(|at| sum[at] + it[at]));
+            let [edges, inlined, exact, leaves] = found;
+            let counts = format!("{} {flags:?}: {found:?} of {}", jdk.version, samples.len());
+            assert!(edges > 2000 && inlined > 1000, "{counts}");
+            assert!(flags.is_empty() || exact > 100 && 100 * leaves > 95 * samples.len(), "{counts}");
+        }
+    }
+}
+
+/// Compares a stack of `Inlined.java` with its remarks; counts edges, those into inlined methods, recursions that are known to the last
+/// frame, and stacks whose innermost method is known.
+fn inlined_of(sample: &Sample, calls: &BTreeSet<(String, String, u64)>) -> [usize; 4] {
+    let frames = sample.0["frames"].as_array().expect("`frames` is a list");
+    let frames: Vec<&Value> = frames.iter().filter(|frame| frame["side"] == "user").collect();
+    let (mut edges, mut inlined) = (0, 0);
+    for pair in frames.windows(2) {
+        let (Some(callee), Some(caller)) = (of_inlined(pair[0]), of_inlined(pair[1])) else { continue };
+        // The class of a lambda has no source.
+        if (callee, caller) == ("lambda$lambda$0", "$$Lambda") {
+            continue;
+        }
+        let line = pair[1]["line"].as_u64();
+        let is_right = |line: u64| calls.contains(&(caller.to_owned(), callee.to_owned(), line));
+        assert!(line.is_some_and(is_right), "{caller} > {callee}: {line:?} in {frames:?}");
+        assert_eq!(pair[1]["file"], "Inlined.java");
+        edges += 1;
+        inlined += usize::from(pair[0]["inlined"] == true);
+    }
+    // Without flags, the instruction of a leaf may be in a method that is inlined into the innermost one that is known.
+    let names: Vec<&str> = frames.iter().filter_map(|frame| of_inlined(frame)).collect();
+    let is_leaf_known = names.first() == Some(&"spin");
+    // Where the interpreter still runs some of it, their names are missing.
+    let callees = frames.iter().take_while(|frame| frame["name"] != "Inlined.recursion");
+    let is_compiled = callees.clone().all(|frame| frame["name"] != "Interpreter");
+    let is_exact = is_leaf_known && is_compiled && callees.count() < frames.len();
+    if is_exact {
+        assert_eq!(names.iter().filter(|name| **name == "down").count(), 21, "{names:?}");
+    }
+    [edges, inlined, usize::from(is_exact), usize::from(is_leaf_known)]
 }
 
 #[test]

@@ -439,7 +439,7 @@ impl Life {
     /// Looks up new addresses in a virtual machine, if the process has one.
     fn look_up(&mut self, memory: &Memory<'_>, until: Instant) {
         let mut fresh = std::mem::take(&mut self.fresh);
-        if !fresh.is_empty() {
+        if !fresh.is_empty() || self.hotspot.has_unread() {
             fresh.sort_unstable();
             self.fresh = self.hotspot.look_up(memory, clock::monotonic_ns(), Requested::new(&fresh), until);
         }

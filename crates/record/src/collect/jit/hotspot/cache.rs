@@ -9,7 +9,8 @@
 
 use std::ops::Range;
 
-use super::super::MAX_NAME_BYTES;
+use super::methods::Methods;
+use super::scopes::{Places, ScopeFields, Scopes};
 use super::structs::{Field, Reader, Structs, in_bytes};
 use crate::foreign::memory::Memory;
 
@@ -28,6 +29,8 @@ const MAX_HEAD: usize = 512;
 const MAX_BLOB_NAME: usize = 128;
 /// The largest frame, words: as large as a stack of 8 MiB.
 const MAX_FRAME_WORDS: i64 = 1 << 20;
+/// The version since when no byte of a compressed number is 0.
+const NO_ZERO_SINCE: u64 = 20;
 /// The least bytes of a head, and the bytes of the cache that are read at once.
 const MIN_HEAD: usize = 64;
 const WINDOW: usize = 128 << 10;
@@ -39,7 +42,8 @@ pub(super) struct Cache {
     heaps: Result<u64, u64>,
     heap: Heap,
     blob: Blob,
-    method: Option<Names>,
+    pub(super) methods: Option<Methods>,
+    scopes: Option<ScopeFields>,
     /// The variable with the return address of the code that calls Java methods, and that address.
     call_stub_at: Option<u64>,
     call_stub: Option<u64>,
@@ -72,18 +76,6 @@ struct Blob {
     compilation: Option<Field>,
 }
 
-#[derive(Debug)]
-struct Names {
-    constant: Field,
-    pool: Field,
-    name: Field,
-    holder: Field,
-    class_name: Field,
-    symbol_len: Field,
-    symbol: Field,
-    pool_bytes: u64,
-}
-
 /// A heap of the cache.
 #[derive(Debug)]
 pub(super) struct Segments {
@@ -102,7 +94,9 @@ pub(super) struct Piece {
     pub(super) code: Range<u64>,
     /// The addresses of what HotSpot calls it, and, of compiled code, of its method.
     called: u64,
-    method: u64,
+    pub(super) method: u64,
+    /// Where its debug information is.
+    debug: Option<Places>,
     /// The number of its compilation: another method may come to all these places.
     compilation: Option<u64>,
     /// Words of a frame, with the return address; at most 0 if it has none of its own.
@@ -141,7 +135,17 @@ impl Window {
 impl Piece {
     pub(super) fn of_test(frame_words: i64, frame_complete: i64) -> Self {
         let (block, code) = (0..4096, 64..4096);
-        Self { block, shift: 7, code, called: 0, method: 0, compilation: None, frame_words, frame_complete }
+        Self {
+            block,
+            shift: 7,
+            code,
+            called: 0,
+            method: 0,
+            debug: None,
+            compilation: None,
+            frame_words,
+            frame_complete,
+        }
     }
 }
 
@@ -161,7 +165,7 @@ pub(super) enum Kind {
 
 impl Cache {
     /// Finds the places in the structures; `None` if some are missing.
-    pub(super) fn new(structs: &Structs) -> Option<Self> {
+    pub(super) fn new(there: Reader<'_>, structs: &Structs) -> Option<Self> {
         let field = |names: &[&str]| structs.field(names);
         let variable = |name: &str| Some(field(&[name])?.at);
         let heaps = variable("CodeCache._heaps").map(Ok).or_else(|| variable("CodeCache._heap").map(Err))?;
@@ -190,20 +194,13 @@ impl Cache {
             method: field(&["nmethod._method", "CompiledMethod._method"])?,
             compilation: field(&["nmethod._compile_id"]),
         };
-        let names = || {
-            Some(Names {
-                constant: field(&["Method._constMethod"])?,
-                pool: field(&["ConstMethod._constants"])?,
-                name: field(&["ConstMethod._name_index"])?,
-                holder: field(&["ConstantPool._pool_holder"])?,
-                class_name: field(&["Klass._name"])?,
-                symbol_len: field(&["Symbol._length"])?,
-                symbol: field(&["Symbol._body"])?,
-                pool_bytes: structs.size("ConstantPool")?,
-            })
-        };
+        // Since JDK 20 no byte of a compressed number is 0. What JDK 8 calls its version is another number.
+        let version = variable("Abstract_VM_Version._vm_major_version").filter(|_| heaps.is_ok());
         let call_stub_at = variable("StubRoutines._call_stub_return_address");
-        Some(Self { heaps, heap, blob, method: names(), call_stub_at, call_stub: None })
+        let zero =
+            u8::from(version.and_then(|at| there.number(0, Field { at, width: 4 })) >= Some(NO_ZERO_SINCE));
+        let (methods, scopes) = (Methods::new(structs, zero), ScopeFields::new(structs, zero));
+        Some(Self { heaps, heap, blob, methods, scopes, call_stub_at, call_stub: None })
     }
 
     /// Returns true if an address is the one to which the first Java method of a thread returns.
@@ -265,6 +262,8 @@ impl Cache {
         let len = in_bytes(head, 0, self.heap.block_len)?;
         let len = len.checked_mul(1 << shift).filter(|len| *len <= MAX_CACHE)?;
         (in_bytes(head, 0, self.heap.block_used)? & 0xff != 0).then_some(())?;
+        // What lies behind the block belongs to another one.
+        let head = &head[..head.len().min(len as usize)];
         let block = block..block.checked_add(len)?;
         let blob = block.start + self.heap.block_bytes;
         let value = |field: Field| in_bytes(head, self.heap.block_bytes as usize, field);
@@ -274,6 +273,7 @@ impl Cache {
         };
         let code = place(self.blob.code)?..place(self.blob.code_end)?;
         (block.start < code.start && code.start < code.end && code.end <= block.end).then_some(())?;
+        let structure = head.get(self.heap.block_bytes as usize..);
         let signed = |field: Field| value(field).map(|it| signed(it, field.width));
         let frame_words = signed(self.blob.frame_size).filter(|words| *words <= MAX_FRAME_WORDS)?;
         Some(Piece {
@@ -282,6 +282,7 @@ impl Cache {
             code,
             called: value(self.blob.name)?,
             method: value(self.blob.method).unwrap_or(0),
+            debug: self.scopes.as_ref().zip(structure).and_then(|(it, head)| it.places(head, blob)),
             compilation: self.blob.compilation.and_then(value),
             frame_words,
             frame_complete: signed(self.blob.frame_complete)?,
@@ -292,6 +293,17 @@ impl Cache {
     pub(super) fn has(&self, window: &mut Window, memory: &Memory<'_>, piece: &Piece) -> Option<bool> {
         let head = window.head(memory, piece.block.start)?;
         Some(self.piece(head, piece.block.start, piece.shift).as_ref() == Some(piece))
+    }
+
+    /// Returns true if a piece of code is still there.
+    pub(super) fn is_there(&self, memory: &Memory<'_>, piece: &Piece) -> bool {
+        let head = memory.read_up_to(piece.block.start, MAX_HEAD);
+        self.piece(&head, piece.block.start, piece.shift).as_ref() == Some(piece)
+    }
+
+    /// Reads the debug information of a method.
+    pub(super) fn scopes(&self, memory: &Memory<'_>, piece: &Piece) -> Option<Scopes> {
+        self.scopes.as_ref()?.read(Reader::any(memory), piece.debug.as_ref()?, piece.method)
     }
 
     /// Reads what a piece of code is, and its name: `Class.method`, or what HotSpot calls it.
@@ -305,28 +317,9 @@ impl Cache {
             it if it.starts_with(b"StubRoutines") => Kind::Stubs,
             _ => Kind::Other,
         };
-        let method = if kind == Kind::Method { self.method_name(memory, piece.method) } else { None };
+        let methods = self.methods.as_ref().filter(|_| kind == Kind::Method);
+        let method = methods.and_then(|it| it.name(Reader::any(memory), piece.method));
         Some((kind, method.unwrap_or(called)))
-    }
-
-    /// Reads `Class.method`, given the address of a method.
-    fn method_name(&self, memory: &Memory<'_>, method: u64) -> Option<Vec<u8>> {
-        let of = self.method.as_ref()?;
-        let any = Reader::any(memory);
-        let constant = any.number(method, of.constant)?;
-        let pool = any.number(constant, of.pool)?;
-        let entry = any.number(constant, of.name)?.checked_mul(8)?.checked_add(of.pool_bytes)?;
-        let symbol = |at: u64| {
-            let len = any.number(at, of.symbol_len)?.min(MAX_NAME_BYTES as u64);
-            any.bytes(at.checked_add(of.symbol.at)?, len as usize)
-        };
-        let name = symbol(any.word(pool.checked_add(entry)?)?)?;
-        let class = any.number(pool, of.holder)?;
-        let mut class = symbol(any.number(class, of.class_name)?)?;
-        class.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'.');
-        let mut whole = [&class[..], b".", &name].concat();
-        whole.truncate(MAX_NAME_BYTES);
-        (!whole.contains(&0)).then_some(whole)
     }
 }
 

@@ -5,14 +5,22 @@
 //! |---|---|
 //! | `structs` | what the library says |
 //! | `cache` | the code cache: the piece of code at an address |
+//! | `methods` | names, source files and lines of methods |
+//! | `scopes` | which methods are inlined where in a compiled one |
+//! | `compressed` | numbers as HotSpot compresses them |
+//! | `inlined` | the methods and lines at addresses that were hit |
 //! | `frame` | how the frame of a caller is found |
 //! | `flow` | where a compiled method has its frame |
 //! | `frames` | where the frame of a piece of code is, as unwind tables |
 
 mod cache;
+mod compressed;
 mod flow;
 mod frame;
 mod frames;
+mod inlined;
+mod methods;
+mod scopes;
 mod structs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +38,8 @@ use cache::{Cache, Kind, Window};
 use flow::MAX_CODE;
 use frame::SHARED;
 use frames::{BEFORE, FROM, Frames, Hit};
-use structs::Structs;
+use inlined::{Fresh, Known, Lines};
+use structs::{Reader, Structs};
 
 /// The most pieces of code of a process that are read; a large server has 20,000.
 const MAX_PIECES: usize = 64 << 10;
@@ -57,6 +66,9 @@ pub(super) struct HotSpot {
     replaced_ns: Option<u64>,
     /// Addresses at which no code was found.
     missed: BTreeSet<Avma>,
+    /// Addresses whose lines were not read yet.
+    unread: Vec<Avma>,
+    known: Known,
 }
 
 /// A piece of code that was hit.
@@ -71,6 +83,8 @@ struct Found {
     /// It was replaced, at some moment after that.
     is_gone: bool,
     frames: Frames,
+    /// Once its debug information was read.
+    lines: Option<Lines>,
 }
 
 impl HotSpot {
@@ -95,6 +109,7 @@ impl HotSpot {
             return hits.of(Avma(0), Avma(u64::MAX)).to_vec();
         };
         self.tries = 0;
+        self.known.begin(now_ns);
         let (mut left, mut missed) = (Vec::new(), BTreeSet::new());
         for heap in heaps {
             for address in hits.of(Avma(heap.memory.start), Avma(heap.memory.end)) {
@@ -107,6 +122,7 @@ impl HotSpot {
                 }
             }
         }
+        self.read_lines(memory, until);
         // Code may be there, and its block not marked yet: such an address is looked up once more.
         left.extend(&missed);
         self.missed = missed;
@@ -118,6 +134,7 @@ impl HotSpot {
         let known = self.found.range_mut(..=address).next_back().and_then(|it| it.1.last_mut());
         if let Some(known) = known.filter(|it| it.is_there(address, now_ns)) {
             known.hit(memory, cache, address);
+            self.unread.push(Avma(address));
             return Some(());
         }
         let piece = cache.find(memory, heap, address)?;
@@ -136,15 +153,38 @@ impl HotSpot {
                 self.replaced_ns = Some(now_ns);
             }
             let (since_ns, seen_ns, is_gone) = (now_ns, now_ns, false);
-            at_its_place.push(Found { piece, kind, name, since_ns, seen_ns, is_gone, frames });
+            at_its_place.push(Found { piece, kind, name, since_ns, seen_ns, is_gone, frames, lines: None });
         }
         let last = at_its_place.last_mut()?;
         last.seen_ns = now_ns;
         last.hit(memory, cache, address);
+        self.unread.push(Avma(address));
         if is_new {
             self.replace(&whole);
         }
         Some(())
+    }
+
+    /// Returns true if lines were not read yet.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Reads lines and inlined methods until a time, of the code at the highest addresses first. Names and frames of all code come before.
+    fn read_lines(&mut self, memory: &Memory<'_>, until: Instant) {
+        let Some(cache) = &self.cache else { return };
+        self.unread.sort_unstable();
+        while let Some(address) = self.unread.last()
+            && Instant::now() < until
+        {
+            let before = self.found.range_mut(..=address.0).next_back().and_then(|it| it.1.last_mut());
+            let found = before.filter(|it| !it.is_gone && it.piece.code.contains(&address.0));
+            let from = found.as_ref().map_or(*address, |it| Avma(it.piece.code.start));
+            let from = self.unread.partition_point(|address| *address < from);
+            let addresses = self.unread.split_off(from);
+            let left = found.map_or(0, |it| it.read_lines(memory, cache, &mut self.known, &addresses, until));
+            self.unread.extend(&addresses[..left]);
+        }
     }
 
     /// Ends what lay where a new piece lies, and began elsewhere.
@@ -197,8 +237,8 @@ impl HotSpot {
                 until_ns: if ends { it.seen_ns.max(it.since_ns + 1) } else { 0 },
                 name: it.name.clone(),
                 rules: it.tables(code),
+                lines: it.lines.as_ref().map(Lines::lines).unwrap_or_default(),
                 language: if it.kind == Kind::Method { Language::JAVA } else { Language::UNKNOWN },
-                ..Piece::default()
             }
         };
         let mut pieces: Vec<Piece> = self.found.values().flatten().map(piece).collect();
@@ -253,6 +293,35 @@ impl Found {
         self.frames.hit(self.kind, &Hit { off, before, from });
         Some(())
     }
+
+    /// Reads lines and inlined methods at addresses that were hit, from the last on, until a time; returns how many are left.
+    fn read_lines(
+        &mut self,
+        memory: &Memory<'_>,
+        cache: &Cache,
+        known: &mut Known,
+        addresses: &[Avma],
+        until: Instant,
+    ) -> usize {
+        let Some(methods) = cache.methods.as_ref().filter(|_| self.kind == Kind::Method) else { return 0 };
+        let new = self.lines.is_none().then(|| Lines::new(cache.scopes(memory, &self.piece), known));
+        let Some(lines) = new.as_ref().or(self.lines.as_ref()) else { return 0 };
+        let (mut fresh, mut left) = (Fresh::default(), addresses.len());
+        for address in addresses.iter().rev() {
+            left -= 1;
+            let off = address.0.saturating_sub(self.piece.code.start);
+            lines.read(Reader::any(memory), methods, known, (self.piece.method, off), &mut fresh);
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        // Other code may have come to all these places meanwhile.
+        if (new.is_some() || !fresh.is_empty()) && cache.is_there(memory, &self.piece) {
+            let lines = self.lines.get_or_insert_with(|| new.unwrap_or_default());
+            lines.take(fresh);
+        }
+        left
+    }
 }
 
 /// Reads code.
@@ -263,7 +332,7 @@ fn code(memory: &Memory<'_>, range: &Range<u64>) -> Vec<u8> {
 /// Finds the code cache of a process, if it is a virtual machine.
 fn cache(memory: &Memory<'_>) -> Option<Cache> {
     let base = library(&memory.maps().ok()?)?;
-    Cache::new(&Structs::read(memory, base)?)
+    Cache::new(Reader::there(memory), &Structs::read(memory, base)?)
 }
 
 /// Finds where the library of a virtual machine is mapped.

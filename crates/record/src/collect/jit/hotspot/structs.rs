@@ -125,6 +125,11 @@ impl<'a> Reader<'a> {
         Some(self.memory.read_up_to(at, len)).filter(|bytes| bytes.len() == len)
     }
 
+    /// Reads bytes up to the first that is not there.
+    pub(super) fn ahead(&self, at: u64, most: usize) -> Vec<u8> {
+        self.memory.read_up_to(at, most)
+    }
+
     pub(super) fn word(&self, at: u64) -> Option<u64> {
         Some(u64_at(&self.bytes(at, 8)?, 0))
     }

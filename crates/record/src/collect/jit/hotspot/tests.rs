@@ -1,7 +1,10 @@
 use super::flow::{Flow, follow};
+use std::sync::Arc;
+
 use super::frame::Frame;
 use super::*;
 use crate::foreign::Door;
+use crate::track::jit::{Inlined, Line};
 
 /// A virtual machine that is made of bytes, in the memory of this process.
 struct Made {
@@ -12,7 +15,7 @@ struct Made {
 }
 
 /// What `structs` reads of each field: the structure, the field, its type, and its offset.
-const FIELDS: [(&str, &str, &str, u64); 26] = [
+const FIELDS: [(&str, &str, &str, u64); 39] = [
     ("GrowableArrayBase", "_len", "int", 0),
     ("GrowableArray<int>", "_data", "int*", 8),
     ("CodeHeap", "_memory", "VirtualSpace", 0),
@@ -28,6 +31,19 @@ const FIELDS: [(&str, &str, &str, u64); 26] = [
     ("CodeBlob", "_code_begin", "address", 16),
     ("CodeBlob", "_code_end", "address", 24),
     ("nmethod", "_method", "Method*", 32),
+    ("nmethod", "_immutable_data", "address", 80),
+    ("nmethod", "_immutable_data_size", "int", 88),
+    ("nmethod", "_scopes_pcs_offset", "int", 92),
+    ("nmethod", "_scopes_data_offset", "int", 96),
+    ("CodeBlob", "_relocation_size", "int", 100),
+    ("CodeBlob", "_mutable_data", "address", 104),
+    ("CodeBlob", "_mutable_data_size", "int", 112),
+    ("PcDesc", "_pc_offset", "int", 0),
+    ("PcDesc", "_scope_decode_offset", "int", 4),
+    ("ConstMethod", "_constMethod_size", "int", 20),
+    ("ConstMethod", "_flags._flags", "u4", 24),
+    ("ConstMethod", "_code_size", "u2", 28),
+    ("ConstantPool", "_source_file_name_index", "u2", 8),
     ("Method", "_constMethod", "ConstMethod*", 8),
     ("ConstMethod", "_constants", "ConstantPool*", 8),
     ("ConstMethod", "_name_index", "u2", 16),
@@ -48,12 +64,26 @@ impl Made {
     fn new() -> Self {
         let mut made = Self { bytes: vec![0; 32 << 10].into(), used: 0x400, heap: 0, map: 0 };
         let method = made.method("java/util/Known", "run");
+        let inlined = made.method("java/util/Other", "step");
+        // Where the method is at its bytecode 2, and at its bytecode 5, at which it calls what is inlined.
+        let number = |off: i32, scope: u32| u64::from(off.cast_unsigned()) | u64::from(scope) << 32;
+        let entries = [number(-1, 0), 0, number(5, 7), 0, number(10, 1), 0, number(i32::MAX, 0), 0];
+        let entries = made.put_words(&entries);
+        let scopes = made.put(&[0, 0, 1, 3, 0, 1, 6, 4, 2, 1]);
+        let metadata = made.put_words(&[0, method, inlined]);
+        let (scopes, metadata) = (made.at(scopes), made.at(metadata));
         made.heap = made.put(&[0; HEAP_BYTES]);
         // A method of two segments, the stubs, and nothing.
         made.map = made.put(&[0, 1, 0, 0xff]);
         let (blob, stubs) = (made.put(b"nmethod\0"), made.put(b"StubRoutines (1)\0"));
         let code = [0x55, 0x48, 0x83, 0xec, 0x10, 0x90, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3];
         made.block(0, 2, blob, method, &code);
+        let (first, at) = (made.at(entries), made.heap + 16);
+        let scopes = scopes - first;
+        made.set(at + 80, &first.to_le_bytes());
+        let numbers = [scopes as u32 + 10, 0, scopes as u32, 8];
+        made.set(at + 88, &numbers.map(u32::to_le_bytes).concat());
+        made.set(at + 104, &[metadata.to_le_bytes(), 24_u64.to_le_bytes()].concat());
         made.block(2, 1, stubs, 0, &[0x90; 16]);
         let entry = made.put_words(&[made.at(made.heap + 0x100 + CODE + 4)]);
         let [heap, map] =
@@ -74,7 +104,7 @@ impl Made {
             ]));
         }
         let mut types = Vec::new();
-        for (name, size) in [("HeapBlock", 16), ("ConstantPool", 32)] {
+        for (name, size) in [("HeapBlock", 16), ("ConstantPool", 32), ("PcDesc", 16), ("ConstMethod", 32)] {
             types.extend([made.text(name), size]);
         }
         let [fields, types] = [fields, types].map(|rows| made.put_words(&[&rows[..], &[0; 8]].concat()));
@@ -129,11 +159,16 @@ impl Made {
     }
 
     fn method(&mut self, class: &str, name: &str) -> u64 {
+        let file = self.symbol(&format!("{}.java", class.rsplit('/').next().unwrap_or(class)));
         let (class, name) = (self.symbol(class), self.symbol(name));
         let class = self.put_words(&[0, 0, class]);
-        // The name is the second entry behind the pool.
-        let pool = self.put_words(&[0, 0, 0, self.at(class), 0, name]);
-        let constant = self.put_words(&[0, self.at(pool), 1]);
+        // The name is the second entry behind the pool, the file the third.
+        let pool = self.put_words(&[0, 2, 0, self.at(class), 0, name, file]);
+        // Eight bytes of bytecodes, then lines: bytecode 0 is in line 4, bytecode 4 in line 7.
+        let (words, has_lines, code_bytes) = (6, 1, 8);
+        let lines = u64::from_le_bytes([4, 4 << 3 | 3, 0, 0, 0, 0, 0, 0]);
+        let constant = [0, self.at(pool), 1 | words << 32, has_lines | code_bytes << 32, 0, lines];
+        let constant = self.put_words(&constant);
         let method = self.put_words(&[0, self.at(constant)]);
         self.at(method)
     }
@@ -181,7 +216,8 @@ impl Made {
     fn found(&self) -> HotSpot {
         let door = Door::of_test();
         let memory = Memory::of(std::process::id(), &door);
-        let cache = Structs::read(&memory, self.at(0)).and_then(|structs| Cache::new(&structs));
+        let cache = Structs::read(&memory, self.at(0))
+            .and_then(|structs| Cache::new(Reader::there(&memory), &structs));
         let mut found = HotSpot { cache, ..HotSpot::default() };
         let until = Instant::now() + std::time::Duration::from_secs(5);
         let left = found.look_up(&memory, 7, Requested::new(&self.hits()), until);
@@ -205,6 +241,12 @@ fn code_is_found_in_its_cache_with_its_name_and_its_frames() {
     let frames = |at: u64| described(&found.found[&at][0].frames, 12);
     // Of a method, where it has its frame and at what was hit before; of the stubs, where Java is called.
     assert_eq!((frames(code(0)), frames(code(0x100))), (vec![(4, 12)], vec![(3, 5)]));
+    // At bytecode 5 and what it calls there, then in both; and where the call of bytecode 2 returns, then nothing more.
+    let inlined = Inlined { name: (*b"java.util.Other.step").into(), ..call("java/util/Known.java", 7) };
+    let [own, other] = ["java/util/Known.java", "java/util/Other.java"];
+    let lines =
+        [line(4, other, 4, &[inlined]), line(5, own, 0, &[]), line(9, own, 4, &[]), line(10, own, 0, &[])];
+    assert_eq!(pieces[0].lines, lines);
     // A part of the piece that the process names otherwise has its tables.
     assert!(
         found.tables(&(code(0) + 1..code(0) + 3)).is_some()
@@ -229,6 +271,25 @@ fn code_is_found_in_its_cache_with_its_name_and_its_frames() {
     assert_eq!(of_method, [(b"java.util.Known.run".to_vec(), 7, 8), (b"Other.run".to_vec(), 9, 10)]);
     // No time is left.
     assert_eq!(found.look_up(&memory, 9, Requested::new(&made.hits()), now), made.hits());
+}
+
+fn call(file: &str, line: u32) -> Inlined {
+    Inlined { name: Arc::default(), call_file: file.as_bytes().into(), call_line: line }
+}
+
+fn line(off: u64, file: &str, line: u32, inlined: &[Inlined]) -> Line {
+    Line { off, file: file.as_bytes().into(), line, inlined: inlined.to_vec() }
+}
+
+/// Whatever else it is, a method that is inlined lies in the method of the piece.
+#[test]
+fn debug_information_that_does_not_lead_to_its_method_counts_for_nothing() {
+    let mut made = Made::new();
+    let other = made.method("java/util/Known", "other");
+    made.set(made.heap + 16 + 32, &other.to_le_bytes());
+    let pieces = made.found().pieces();
+    assert_eq!(pieces[0].name, b"java.util.Known.other");
+    assert_eq!(pieces[0].lines, [line(0, "java/util/Known.java", 0, &[])]);
 }
 
 #[test]
