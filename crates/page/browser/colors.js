@@ -26,6 +26,9 @@ function hsl(hue, strength, shade, dark) {
   return `hsl(${hue} ${strength}% ${(dark ? 33 : 72) + shade * 5}%)`;
 }
 
+/** Hues of languages, by their numbers in the recording: Python, Java, PHP. @type {Record<number, number>} */
+const LANGUAGES = { 1: 215, 2: 100, 3: 300 };
+
 /**
  * The color of a frame: its kind, or its image.
  * @param {Func | undefined} func undefined for what stacks begin with
@@ -41,6 +44,8 @@ export function colorOf(func, name, mode, inlined, dark) {
     return hsl(image % 360, 45 + (image >>> 9) % 20, shade, dark);
   }
   if (func.side === 1) return hsl(32, 75, shade, dark);
+  const language = LANGUAGES[func.language];
+  if (language !== undefined) return hsl(language, 50, shade, dark);
   return inlined ? hsl(180, 45, shade, dark) : hsl(8, 65, shade, dark);
 }
 

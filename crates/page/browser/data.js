@@ -75,7 +75,7 @@
 
 /**
  * A function, alike in both recordings.
- * @typedef {{name: string, image: string, side: number, reason: string}} Func
+ * @typedef {{name: string, image: string, side: number, language: number, reason: string}} Func
  */
 /** @typedef {{title: string, version: string, is_served: boolean, sides: Side[], diff: any, renamed?: string, functions: Func[], byName: Uint32Array, forms: Map<string, string[]>, images: string[], imageOf: Uint32Array}} Page */
 
@@ -244,11 +244,12 @@ function readSide(side, columns, { functions, forms }, known, renamed, isAlone) 
   side.sample_weight = wide(side.sample_weight ?? new Uint32Array(samples), side.sample_weight_high);
   delete side.sample_weight_high;
   readStacks(side);
-  const { text, function_name, function_image, function_side, function_reason, function_forms } = side;
+  side.function_language ??= new Uint8Array(side.function_name.length);
+  const { text, function_name, function_image, function_side, function_language, function_reason, function_forms } = side;
   const own = new Uint32Array(function_name.length), isTwice = repeated(function_name, text.length);
   for (let i = 0; i < own.length; i++) {
     const name = function_name[i], at = function_image[i], why = function_reason[i];
-    const made = { name: text[name], image: at ? text[at - 1] : "", side: function_side[i], reason: why ? text[why - 1] : "" };
+    const made = { name: text[name], image: at ? text[at - 1] : "", side: function_side[i], language: function_language[i], reason: why ? text[why - 1] : "" };
     // To make keys of a million functions takes a second, and only functions of one name can be alike.
     if (isAlone && !isTwice[name]) {
       own[i] = functions.push(made) - 1;

@@ -8,7 +8,7 @@ use super::moments::{Moments, Resolution};
 use super::trie::{Ordered, order};
 use super::{Numbered, PageCode, PageSide};
 use icecore_analysis::counters::{Of, counted};
-use icecore_format::records::WalkEnd;
+use icecore_format::records::{Language, WalkEnd};
 use icecore_profile::map::{Interned, Map};
 use icecore_profile::named::names::{Names, Side};
 use icecore_profile::named::pipeline::Report;
@@ -165,6 +165,10 @@ fn names(names: &Names, stacks: &Ordered, places: &mut Places, columns: &mut Col
         Side::User => 0,
     });
     places.insert("function_side".into(), columns.bytes_of(side));
+    if functions.iter().any(|function| function.language != Language::UNKNOWN) {
+        let languages = functions.iter().map(|function| function.language.0);
+        places.insert("function_language".into(), columns.bytes_of(languages));
+    }
     let texts = texts.into_items();
     places.insert("text".into(), columns.texts(texts.iter().map(|text| &**text)));
     numbered

@@ -285,7 +285,7 @@ fn root_who_waits_for_a_lock_and_who_holds_it() {
         let (stack, weight) = line.rsplit_once(' ').expect("a weight");
         let Some((waits, wakes)) = stack.split_once("[woken by]") else { continue };
         let weight: u64 = weight.parse().expect("a number");
-        let has = |stack: &str, function| stack.split(';').any(|name| name == function);
+        let has = |stack: &str, function: &str| stack.split(';').any(|name| name == function);
         let names = ["computes", "wants_to_compute", "holds_the_lock", "waits_for_the_lock"];
         let Some(waker) = names.into_iter().find(|name| has(wakes, name)) else { continue };
         assert!(!has(waits, waker), "nobody wakes himself: {line}");
