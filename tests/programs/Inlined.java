@@ -84,7 +84,7 @@ public class Inlined {
     }
 
     static long shapes() {
-        Shape[] all = { new Circle(), new Square() };
+        Shape[] all = { new Circle(), new Square() }; // shapes > Circle.<init>, shapes > Square.<init>
         long a = 0;
         for (int i = 0; i < 4; i++) {
             a += all[i & 1].area(i); // shapes > Circle.area, shapes > Square.area

@@ -13,6 +13,9 @@ const SECONDS: &str = "4";
 /// program ended, and more on a machine that is busy.
 const END_NS: u64 = 200_000_000;
 
+/// The interpreter is not known in the first samples: up to 100 ms, and more on a machine that is busy.
+const BEGIN_NS: u64 = 400_000_000;
+
 /// A virtual machine, and its version.
 struct Jdk {
     java: PathBuf,
@@ -198,6 +201,33 @@ fn inlined_of(sample: &Sample, calls: &BTreeSet<(String, String, u64)>) -> [usiz
         assert_eq!(names.iter().filter(|name| **name == "down").count(), 21, "{names:?}");
     }
     [edges, inlined, usize::from(is_exact), usize::from(is_leaf_known)]
+}
+
+#[test]
+fn root_java_names_the_methods_that_the_interpreter_runs() {
+    let calls = calls_of_inlined();
+    for jdk in at_hand() {
+        let classes = compiled(&jdk, "Inlined.java");
+        let recorded = recorded(&jdk, &["-Xint"], classes.path(), "Inlined");
+        let samples = of_java(&recorded);
+        let found = samples.iter().map(|sample| inlined_of(sample, &calls));
+        let [edges, inlined, exact, leaves] =
+            found.fold([0; 4], |sum, it| std::array::from_fn(|at| sum[at] + it[at]));
+        let counts = format!("{}: {edges} {exact} {leaves} of {}", jdk.version, samples.len());
+        assert!(edges > 5000 && inlined == 0 && exact > 100, "{counts}");
+        assert!(100 * leaves > 95 * samples.len(), "{counts}");
+        // The recorder has to find the virtual machine first.
+        let begin_ns = samples.iter().map(|sample| sample.number("time_ns")).min().unwrap_or(0) + BEGIN_NS;
+        let later = samples.iter().filter(|sample| sample.number("time_ns") > begin_ns);
+        let names: Vec<&str> = later.flat_map(|sample| sample.names("user")).collect();
+        let named = names.iter().filter(|name| name.starts_with("Inlined")).count();
+        let unnamed = names.iter().filter(|name| **name == "Interpreter").count();
+        assert!(100 * unnamed < named, "{}: {unnamed} frames without a name, {named} with one", jdk.version);
+        // The frames of the interpreter are there if they are asked for.
+        let native = recorded.samples(&["--native"]);
+        let native = native.iter().flat_map(|sample| sample.names("user"));
+        assert!(native.filter(|name| *name == "Interpreter").count() > named);
+    }
 }
 
 #[test]

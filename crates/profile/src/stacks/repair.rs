@@ -29,6 +29,7 @@ mod carried;
 mod choose;
 mod code;
 mod grown;
+mod interpreted;
 mod looks;
 mod memory;
 mod over;

@@ -31,7 +31,7 @@ use crate::machine::build_id;
 use crate::machine::identity::{Identity, MapFile};
 use crate::machine::memory_image::{self, MemoryImage};
 use crate::proc::maps;
-use crate::track::jit::Made;
+use crate::track::jit::{Interpreter, Made};
 use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
 use functions::{Function, functions};
@@ -249,6 +249,16 @@ impl Collector {
     /// Takes the tracker's notes about processes.
     pub(crate) fn note(&mut self, notes: &[Note]) {
         self.jit.note(notes);
+    }
+
+    /// Takes notes about samples that are not settled yet: those of frames of interpreters.
+    pub(crate) fn note_early(&mut self, notes: &[Note]) {
+        self.jit.note_early(notes);
+    }
+
+    /// Takes the interpreters that were found, by process.
+    pub(crate) fn take_interpreters(&mut self) -> Vec<(u32, Interpreter)> {
+        self.jit.take_interpreters()
     }
 
     /// Searches again for files that name JIT code, and returns the names from those of ended processes.

@@ -9,6 +9,7 @@ use super::carried::Carried;
 use super::choose::{Choice, Walked, choose, ended, joined};
 use super::code::SpaceCode;
 use super::grown::{Framed, Grown};
+use super::interpreted::functions;
 use super::memory::Memory;
 use super::over::Walk;
 use super::suspect::Known;
@@ -79,6 +80,8 @@ pub(super) struct Differs {
 struct Believed<'w> {
     /// The unwound frames, the leaf first.
     frames: &'w [Frame],
+    /// The functions that these run, if they are an interpreter's.
+    runs: Vec<Option<Framed>>,
     end: End,
     walk: &'w Walk,
     walk_end: WalkEnd,
@@ -180,7 +183,9 @@ impl<'a> Batch<'a> {
             choice = Choice::Other { unwound: 1, walked: &[], end: WalkEnd::NOT_COPIED };
             next = None;
         }
-        let believed = Believed { frames: &frames, end, walk: &walk, walk_end, choice, is_behind_mark, next };
+        let runs = functions(&frames, &memory, &code);
+        let believed =
+            Believed { frames: &frames, runs, end, walk: &walk, walk_end, choice, is_behind_mark, next };
         let kept = self.keep(sample, &code, believed);
         self.frames = frames;
         kept
@@ -320,7 +325,7 @@ impl<'a> Batch<'a> {
 
     /// Stores a repaired stack, as far as its part of the walk is known to be right.
     fn keep(&mut self, sample: &Sample, code: &SpaceCode<'_>, believed: Believed<'_>) -> Option<()> {
-        let Believed { frames, end, walk, walk_end, choice, is_behind_mark, next } = believed;
+        let Believed { frames, runs, end, walk, walk_end, choice, is_behind_mark, next } = believed;
         let (unwound, rest, stack_end) = match choice {
             Choice::Walk if end == End::Root => (frames.len(), &[][..], WalkEnd::UNWOUND),
             Choice::Walk => (frames.len(), &walk.frames[frames.len().min(walk.frames.len())..], walk_end),
@@ -348,14 +353,21 @@ impl<'a> Batch<'a> {
             _ if passes_signal && count > 0 => Some(true),
             _ => is_linked.then_some(false),
         };
-        let is_kept = choice == Choice::Walk && !is_cut && guesses.is_empty() && callers.is_empty();
+        let runs = &runs[..unwound];
+        let is_kept = choice == Choice::Walk
+            && !is_cut
+            && guesses.is_empty()
+            && callers.is_empty()
+            && runs.iter().all(Option::is_none);
         let other = (!is_kept).then(|| {
             let outer = rest[..count].iter().enumerate().rev().map(|(position, frame)| {
                 let is_guess = guesses.contains(&position);
                 (frame.location, if is_guess { frame.mark.with(Mark::GUESSED) } else { frame.mark })
             });
             let framed = code.framed(frames);
-            let inner = framed[..unwound].iter().rev().copied();
+            // What a frame runs comes right behind it.
+            let inner = framed[..unwound].iter().zip(runs).rev();
+            let inner = inner.flat_map(|(frame, runs)| [Some(*frame), *runs]).flatten();
             let callers = callers.into_iter().rev();
             self.done.grown.add(0, callers.chain(outer).chain(inner), &mut self.path);
             self.path.last().map(|node| (*node, stack_end))

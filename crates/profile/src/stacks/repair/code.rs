@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use icecore_format::records::{Location, Mark};
+use icecore_format::records::{Language, Location, Mark};
 
 use super::choose::Walked;
 use super::grown::Framed;
@@ -24,6 +24,9 @@ const TRAMPOLINE_CALL_BYTES: u64 = 6;
 /// How HotSpot calls the code to which the innermost frames of a virtual thread return that are on the stack of its carrier. The frames that
 /// called them lie in the heap.
 const CONTINUATION: &[u8] = b"StubRoutines (continuation";
+
+/// How HotSpot calls its interpreter.
+const INTERPRETER: &[u8] = b"Interpreter";
 
 /// The code of one address space at the time of a sample.
 pub(super) struct SpaceCode<'a> {
@@ -133,6 +136,24 @@ impl<'a> SpaceCode<'a> {
         let calls = || self.tables.calls()?.calls_from(self.file_off(frame.address)?);
         self.find(frame.lookup()).is_some_and(|place| unwinder.goes_to_handlers(&place))
             && calls().is_none_or(|calls| calls <= 1)
+    }
+
+    /// Returns true if a frame is one of HotSpot's interpreter.
+    pub(super) fn is_interpreter(&self, frame: &Frame) -> bool {
+        self.tables.has_made()
+            && self.take(1)
+            && self.locator.made(self.space, frame.lookup()).is_some_and(|(_, made)| made.name == INTERPRETER)
+    }
+
+    /// Returns true if an instruction is one of a Java method.
+    pub(super) fn runs(&self, instruction: Avma) -> bool {
+        let made = self.locator.made(self.space, instruction);
+        self.take(1) && made.is_some_and(|(_, made)| made.language == Language::JAVA && !made.name.is_empty())
+    }
+
+    /// Returns the address of the instruction (bytecode) for which a word of code stands; `None` of other words.
+    pub(super) fn instruction(&self, id: u32) -> Option<u64> {
+        self.locator.tables.held.code.find(id)?.interpreted()
     }
 
     /// Finds the code of an unwound frame, as stacks store it.

@@ -80,6 +80,24 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// Returns the instruction (bytecode) of an interpreter that a register holds.
+    pub(super) fn register_instruction(&self) -> Option<u64> {
+        self.snapshot.registers.iter().find_map(|word| self.instruction(*word))
+    }
+
+    /// Lists the instructions (bytecodes) of an interpreter in a part of the stack.
+    pub(super) fn instructions(&self, from: Avma, to: Avma) -> impl Iterator<Item = u64> {
+        let words = (from.0.next_multiple_of(8)..to.0).step_by(8);
+        words.filter_map(|at| self.instruction(self.word(Avma(at)).ok().filter(|_| self.code.take(1))?))
+    }
+
+    fn instruction(&self, word: Word) -> Option<u64> {
+        match word {
+            Word::Code(id) => self.code.instruction(id),
+            Word::Stack(_) => None,
+        }
+    }
+
     /// Returns the program counter of the code that a signal interrupted.
     pub(super) fn program_counter(&self) -> Option<Avma> {
         self.value(self.snapshot.program_counter()?, self.sp()).map(Avma)
@@ -87,6 +105,22 @@ impl<'a> Memory<'a> {
 
     fn sp(&self) -> Avma {
         Avma(self.snapshot.anchor).wrapping_sub(u64::from(self.snapshot.depth))
+    }
+
+    /// Finds the word at an address that is copied.
+    fn word(&self, at: Avma) -> Result<Word, Miss> {
+        let from_top = self.snapshot.anchor.checked_sub(8).and_then(|top| top.checked_sub(at.0));
+        let from_top = from_top.ok_or(Miss::Elsewhere)?;
+        let number = from_top / PIECE_BYTES;
+        let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
+        // Numbers decrease from the outermost part to the innermost.
+        let position =
+            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::NoAddress)?;
+        let piece = self.parts[position].1;
+        if piece.mask >> bit & 1 == 0 {
+            return Err(Miss::NoAddress);
+        }
+        Ok(piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize])
     }
 
     /// Returns the value of a word; one of the stack is stored as its distance from `at`.
@@ -110,23 +144,13 @@ impl StackMemory for Memory<'_> {
             let step = self.steps.iter().find(|(slot, _)| *slot == at);
             step.map(|(_, return_address)| return_address.0)
         };
-        if !address.is_multiple_of(8) || address < sp || address >= anchor {
+        let is_copied = address.is_multiple_of(8) && address >= sp && address < anchor;
+        if !is_copied {
             return step().ok_or(Miss::Elsewhere);
         }
         if into + 8 > u64::from(copied) {
             return step().ok_or(Miss::Beyond);
         }
-        let from_top = anchor - 8 - address;
-        let number = from_top / PIECE_BYTES;
-        let bit = PIECE_WORDS as u64 - 1 - from_top / 8 % PIECE_WORDS as u64;
-        // Numbers decrease from the outermost part to the innermost.
-        let position =
-            self.parts.binary_search_by(|(part, _)| number.cmp(part)).map_err(|_| Miss::NoAddress)?;
-        let piece = self.parts[position].1;
-        if piece.mask >> bit & 1 == 0 {
-            return Err(Miss::NoAddress);
-        }
-        let word = piece.words[(piece.mask & ((1 << bit) - 1)).count_ones() as usize];
-        self.value(word, at).ok_or(Miss::Elsewhere)
+        self.value(self.word(at)?, at).ok_or(Miss::Elsewhere)
     }
 }

@@ -36,10 +36,10 @@ use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile, Meta};
 use crate::machine::identity::{Identity, MapFile};
 use crate::sys::clock;
-use crate::track::jit::{Made, Piece};
+use crate::track::jit::{Interpreter, Made, Piece};
 use crate::track::tracker::Note;
 use home::Home;
-use hotspot::HotSpot;
+use hotspot::{HotSpot, Runs};
 use registered::Registered;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
 use times::{DumpClock, Reading};
@@ -208,6 +208,9 @@ impl Jit {
             match *note {
                 Note::Hit { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HITS),
                 Note::Held { time_ns, tgid, address } => self.hit(time_ns, tgid, address, MAX_HELD),
+                Note::Runs { time_ns, tgid, method, instruction } => {
+                    self.runs(time_ns, tgid, Runs { method, instruction });
+                }
                 Note::Fork { time_ns, parent_tgid, tgid } => self.fork(time_ns, parent_tgid, tgid),
                 Note::Gone { time_ns, tgid, has_ended } => {
                     // Code of the next program may have been seen by now.
@@ -224,10 +227,37 @@ impl Jit {
         }
     }
 
+    /// Takes notes of frames of interpreters, and reads what these run.
+    pub(super) fn note_early(&mut self, notes: &[Note]) {
+        let mut tgids = FxHashSet::default();
+        for note in notes {
+            if let Note::Runs { time_ns, tgid, method, instruction } = *note {
+                self.runs(time_ns, tgid, Runs { method, instruction });
+                tgids.insert(tgid);
+            }
+        }
+        let most = self.most_time();
+        for tgid in tgids {
+            let Some(life) = self.lives.get_mut(&tgid).filter(|_| self.looked_up_for <= most) else {
+                continue;
+            };
+            let begun = Instant::now();
+            let memory = Memory::of(tgid, &self.door);
+            life.hotspot.read_interpreted(&memory, clock::monotonic_ns(), begun + LOOK_UP_AT_ONCE);
+            life.looked_up += begun.elapsed();
+            self.looked_up_for += begun.elapsed();
+        }
+    }
+
+    /// Returns how long looking into virtual machines may have taken by now.
+    fn most_time(&self) -> Duration {
+        self.started.elapsed() / LOOK_UP_PART + LOOK_UP_AT_FIRST
+    }
+
     /// Looks into virtual machines, those first that took the least time, and a part of all time in total: the ring must not fill up
     /// meanwhile.
     fn look_up(&mut self) {
-        let most = self.started.elapsed() / LOOK_UP_PART + LOOK_UP_AT_FIRST;
+        let most = self.most_time();
         let mut lives: Vec<_> = self.lives.iter_mut().filter(|(_, life)| !life.hits.is_empty()).collect();
         lives.sort_by_key(|(_, life)| life.looked_up);
         for (tgid, life) in lives {
@@ -297,6 +327,20 @@ impl Jit {
         self.rows
             .extend(in_memory.hotspot.pieces().into_iter().filter_map(|piece| row(tgid, since_ns, piece)));
         self.told.pieces += (self.rows.len() - before) as u64;
+    }
+
+    /// Takes the interpreters that were found since the last call, by process.
+    pub(super) fn take_interpreters(&mut self) -> Vec<(u32, Interpreter)> {
+        let found = |(tgid, life): (&u32, &mut Life)| Some((*tgid, life.hotspot.take_interpreter()?));
+        self.lives.iter_mut().filter_map(found).collect()
+    }
+
+    fn runs(&mut self, time_ns: u64, tgid: u32, runs: Runs) {
+        let is_full = self.hit_count >= MAX_HELD;
+        match self.life(tgid, time_ns) {
+            Some(life) if !is_full => life.hotspot.runs(runs),
+            _ => self.told.left_out += 1,
+        }
     }
 
     fn life(&mut self, tgid: u32, time_ns: u64) -> Option<&mut Life> {
@@ -402,6 +446,7 @@ impl Jit {
         let last = self.look_up_until.unwrap_or(at_once);
         life.look_up(&memory, last);
         life.hotspot.check(&memory, clock::monotonic_ns(), last);
+        life.hotspot.check_interpreted(&memory, clock::monotonic_ns(), last);
         let registered = std::mem::take(&mut life.registered).into_values().flatten().collect();
         let in_memory = InMemory { registered, hotspot: std::mem::take(&mut life.hotspot) };
         if sources.is_empty() {

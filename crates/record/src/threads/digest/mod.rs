@@ -264,6 +264,7 @@ impl Digest {
             self.read_again(&unsure);
         }
         self.name_floods();
+        self.learn_interpreted();
         match self.tracker.settle(self.complete_until_ns) {
             0 => {}
             count => self.lost(Loss::of(Cause::STACKS_EXHAUSTED, count)),
@@ -280,6 +281,15 @@ impl Digest {
         let changed = self.tracker.take_changed();
         if let Some(frame_pointers) = &mut self.frame_pointers {
             frame_pointers.settle(changed, &self.tracker);
+        }
+    }
+
+    /// Finds out what interpreters run in samples that wait, so that it is known when these are settled.
+    fn learn_interpreted(&mut self) {
+        let Some(collector) = &mut self.collector else { return };
+        collector.note_early(&self.tracker.take_notes());
+        for (tgid, interpreter) in collector.take_interpreters() {
+            self.tracker.interpreter(tgid, interpreter);
         }
     }
 

@@ -9,6 +9,7 @@
 //! number of a node that exists already.
 
 mod arriving;
+mod bytecodes;
 mod pages;
 
 use icecore_elf::{Avma, FileOff};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use arriving::Copied;
 pub(crate) use arriving::{Arriving, Taken};
+use bytecodes::Running;
 
 use crate::kernel::wire::{PAGE_BYTES, REGISTER_COUNT, STACK_POINTER};
 use crate::track::intern::Interner;
@@ -31,6 +33,9 @@ const REMEMBERED: usize = 128 << 10;
 /// The largest distance of two addresses of a stack that is stored. A first stack may have grown to gigabytes, but unwinding does not
 /// get that far.
 const MAX_DISTANCE: u64 = 256 << 20;
+/// The registers in which frames and instructions are: rbp and r13.
+const FRAME_POINTER: usize = 6;
+const INSTRUCTION_REGISTER: usize = 13;
 /// The number of stack parts that are remembered for comparison before all are forgotten: 16 MiB.
 const COMPARED_PARTS: usize = 1 << 20;
 
@@ -49,6 +54,8 @@ pub(crate) struct Snapshots {
     rows: Vec<Snapshot>,
     /// Code addresses of the last snapshot that no image and offset can stand for, in the order of reading.
     at_addresses: Vec<Avma>,
+    /// The frames of an interpreter in the last snapshot.
+    running: Vec<Running>,
     /// Buffers: the words of the current piece, and its bytes.
     scratch: Vec<u32>,
     bytes: Vec<u8>,
@@ -90,6 +97,8 @@ struct Held {
     piece: Option<u32>,
     /// The node of this piece, or of the next outer one that has words.
     node: u32,
+    /// Where frames of an interpreter have their instructions, from the begin of the part, one bit for each word.
+    running: u64,
 }
 
 impl Before {
@@ -122,6 +131,7 @@ impl Default for Snapshots {
             first_id: 1,
             rows: Vec::new(),
             at_addresses: Vec::new(),
+            running: Vec::new(),
             scratch: Vec::new(),
             bytes: Vec::new(),
         }
@@ -132,6 +142,7 @@ impl Snapshots {
     /// Notes a snapshot of a thread; returns its id. The snapshots of its outer stacks have the following ids.
     pub(crate) fn note(&mut self, tid: u32, space: &Space, taken: &Taken) -> u32 {
         self.at_addresses.clear();
+        self.running.clear();
         let id = self.note_one((tid, 0), space, taken);
         for (inside, outer) in taken.outer.iter().enumerate() {
             self.note_one((tid, inside + 1), space, outer);
@@ -148,14 +159,27 @@ impl Snapshots {
         let reach = (anchor.0 - sp.0).min(MAX_DISTANCE);
         let at_addresses = &mut self.at_addresses;
         let bounds = space.bounds();
-        let mut words = Words { space, bounds, code, located, at_addresses, low: sp, high: anchor, reach };
+        let (leaf, running) = running(space, taken, &mut self.bytes);
+        self.running.extend(leaf.iter().chain(&running));
+        // Only what is known to be an instruction is written.
+        let is_known = |it: &Running| space.interpreter().is_some_and(|of| of.knows(it.instruction));
+        let leaf = leaf.filter(is_known);
+        let running: Vec<Running> = running.into_iter().filter(is_known).collect();
+        let running = &running[..];
+        let mut words =
+            Words { space, bounds, code, located, at_addresses, running, low: sp, high: anchor, reach };
         let (mut mask, mut registers) = (0, Vec::new());
         // The program counter of a sample is the leaf of its walk. The one of an outer stack is stored only here.
         let len = REGISTER_COUNT - usize::from(!is_outer);
         for (number, value) in taken.registers[..len].iter().enumerate() {
             let bit =
                 if number == REGISTER_COUNT - 1 { usize::from(Snapshot::PROGRAM_COUNTER) } else { number };
-            if let Some(word) = words.word(*value, sp).filter(|_| number != STACK_POINTER) {
+            let instruction = leaf.filter(|_| number == INSTRUCTION_REGISTER);
+            let word = match instruction {
+                Some(leaf) => Some(words.instruction(leaf.instruction)),
+                None => words.word(*value, sp),
+            };
+            if let Some(word) = word.filter(|_| number != STACK_POINTER) {
                 mask |= 1_u64 << bit;
                 registers.push(word);
             }
@@ -170,7 +194,10 @@ impl Snapshots {
         let mut is_same_outside = is_comparable && before.first_part == first_part;
         for number in first_part..parts {
             let (from, to) = part(copied, anchor, number);
-            let known = before.held(number).filter(|_| is_comparable && before.is_same(copied, from, to));
+            let running = words.running_in(from, to);
+            let is_known =
+                |held: &&Held| is_comparable && held.running == running && before.is_same(copied, from, to);
+            let known = before.held(number).filter(is_known);
             let piece = match known {
                 Some(held) => held.piece,
                 None => {
@@ -189,7 +216,7 @@ impl Snapshots {
                     gap = 0;
                 }
             }
-            held.push(Held { piece, node: memory });
+            held.push(Held { piece, node: memory, running });
         }
         if self.before_parts + held.len() > COMPARED_PARTS || self.before.len() >= REMEMBERED {
             self.before.clear();
@@ -222,6 +249,21 @@ impl Snapshots {
         &self.at_addresses
     }
 
+    /// Returns the frames of an interpreter on a stack.
+    pub(crate) fn running_on(
+        &mut self,
+        space: &Space,
+        taken: &Taken,
+    ) -> impl Iterator<Item = Running> + use<> {
+        let (leaf, others) = running(space, taken, &mut self.bytes);
+        leaf.into_iter().chain(others)
+    }
+
+    /// Returns the frames of an interpreter in the last snapshot.
+    pub(crate) fn running(&self) -> &[Running] {
+        &self.running
+    }
+
     /// Returns the approximate number of bytes that wait to be written.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.rows.len() * 64 + self.pieces.waiting() * 128
@@ -247,6 +289,27 @@ impl Snapshots {
             snapshots: SnapshotsV1::from_rows(first_id, &rows).expect("bug: registers without bits"),
         }
     }
+}
+
+/// Finds the frames of an interpreter on a stack: the innermost one if the registers are its, and the others in the order of their words.
+fn running(space: &Space, taken: &Taken, bytes: &mut Vec<u8>) -> (Option<Running>, Vec<Running>) {
+    let Some(of) = space.interpreter() else { return (None, Vec::new()) };
+    let copied = &taken.copied;
+    bytes.clear();
+    copied.read(copied.low, copied.high.max(copied.low), bytes);
+    let mut found = bytecodes::running(of, copied.low, bytes);
+    found.sort_unstable_by_key(|it| it.at);
+    found.dedup_by_key(|it| it.at);
+    let (fp, pc) = (taken.registers[FRAME_POINTER], taken.registers[REGISTER_COUNT - 1]);
+    let leaf = of.code.contains(&pc).then(|| {
+        let instruction = taken.registers[INSTRUCTION_REGISTER];
+        let is_of_stack = (copied.low.0..=taken.anchor().0).contains(&instruction);
+        let skipped = copied.low.0.wrapping_neg() % 8;
+        let words = bytes.get(skipped as usize..).unwrap_or_default().as_chunks::<8>().0;
+        let first = copied.low.0.wrapping_add(skipped);
+        bytecodes::frame(of, fp, first, words, Some(instruction)).filter(|_| !is_of_stack)
+    });
+    (leaf.flatten(), found)
 }
 
 /// Returns the addresses of the first known byte of a part and after the last one; both are equal if no byte is known.
@@ -315,6 +378,8 @@ struct Words<'a> {
     code: &'a mut Interner<Location>,
     located: &'a mut LocatedCode,
     at_addresses: &'a mut Vec<Avma>,
+    /// The frames of an interpreter, by the places of their instructions.
+    running: &'a [Running],
     /// The stack pointer.
     low: Avma,
     /// The anchor.
@@ -334,7 +399,11 @@ impl Words<'_> {
         let words = bytes.get(skipped..).unwrap_or_default().as_chunks().0;
         for (number, word) in words.iter().enumerate() {
             let address = from + (skipped + 8 * number) as u64;
-            let Some(word) = self.word(u64::from_ne_bytes(*word), Avma(address)) else { continue };
+            let word = match self.running.binary_search_by_key(&Avma(address), |it| it.at) {
+                Ok(found) => Some(self.instruction(self.running[found].instruction)),
+                Err(_) => self.word(u64::from_ne_bytes(*word), Avma(address)),
+            };
+            let Some(word) = word else { continue };
             // Bits count from the lowest address of the part.
             mask |= 1 << (PIECE_WORDS as u64 - 1 - (self.high.0 - address - 8) / 8 % PIECE_WORDS as u64);
             piece.push(match word {
@@ -344,6 +413,18 @@ impl Words<'_> {
         }
         piece[..2].copy_from_slice(&[mask as u32, (mask >> 32) as u32]);
         mask != 0
+    }
+
+    /// Returns the word that stands for an instruction of an interpreter.
+    fn instruction(&mut self, instruction: u64) -> Word {
+        Word::Code(self.code.id(&Location::Address(instruction | Location::INTERPRETED)))
+    }
+
+    /// Returns where a part of the stack has instructions of an interpreter.
+    fn running_in(&self, from: Avma, to: Avma) -> u64 {
+        let first = self.running.partition_point(|it| it.at < from);
+        let here = self.running[first..].iter().take_while(|it| it.at < to);
+        here.fold(0, |all, it| all | 1 << ((it.at.0 - from.0) / 8 % 64))
     }
 
     /// Returns what a word at an address stands for; `None` if it is no address.

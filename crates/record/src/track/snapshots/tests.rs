@@ -6,6 +6,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::*;
 use crate::kernel::wire::{Registers, Stack, StackPage};
+use crate::track::jit::Interpreter;
 use crate::track::spaces::{Region, Spaces};
 
 const TGID: u32 = 10;
@@ -401,4 +402,30 @@ fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     assert_eq!(noted(&spaces, TGID, TGID, &words), [Avma(MADE + 0x40)], "the rest is as it was");
     spaces.fork(TGID, 20, 5);
     assert_eq!(noted(&spaces, 20, 20, &words), [MADE + 0x20, MADE + 0x40].map(Avma));
+}
+
+#[test]
+fn of_the_words_of_an_interpreter_only_known_instructions_are_written() {
+    let (mut spaces, mut snapshots) = (spaces(), Snapshots::default());
+    let sp = ANCHOR - 64 * 8;
+    let mut words = [0; 64];
+    for (at, word) in [(2, sp + 20 * 8), (3, CODE + 0x10), (12, 0x5_0008), (17, 0x6_0000)] {
+        words[at] = word;
+    }
+    let (code, methods) = (CODE..CODE + 0x100, Vec::new());
+    let mut interpreter = Interpreter { code, method_below: 24, instruction_below: 64, methods };
+    let tagged = Location::Address(0x5_0008 | Location::INTERPRETED);
+    let mut written = Written::default();
+    for knows in [false, true] {
+        if knows {
+            interpreter.methods = vec![0x4_0000..0x4_0010, 0x5_0000..0x5_0010];
+        }
+        spaces.interpreter(TGID, interpreter.clone());
+        snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
+        let found: Vec<(u64, u64)> =
+            snapshots.running().iter().map(|it| (it.method, it.instruction)).collect();
+        assert_eq!(found, [(0x6_0000, 0x5_0008)], "what it may be is asked for");
+        written.add(&mut snapshots);
+        assert_eq!(written.code.contains(&tagged), knows);
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use icecore_elf::Avma;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::track::jit::Interpreter;
 use crate::track::tally::Tally;
 pub(crate) use space::{Region, Shown, Space};
 
@@ -256,6 +257,17 @@ impl Spaces {
         let space = self.changing(tgid);
         space.version = version;
         space.map(start, region);
+    }
+
+    /// Notes the interpreter in the address space of a process.
+    pub(crate) fn interpreter(&mut self, tgid: u32, interpreter: Interpreter) {
+        let tgid = self.holder(tgid);
+        if self.of(tgid).is_some_and(|space| space.interpreter() != Some(&interpreter)) {
+            self.versions = self.versions.wrapping_add(1);
+            let version = self.versions;
+            let space = self.changing(tgid);
+            (space.version, space.interpreter) = (version, Some(Arc::new(interpreter)));
+        }
     }
 
     fn changing(&mut self, tgid: u32) -> &mut Space {

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use icecore_elf::{Avma, FileOff};
 use icecore_format::records::Location;
 
 use super::MODEST;
+use crate::track::jit::Interpreter;
 use crate::track::tally::Held;
 
 /// If a process maps an image more often than this, all of the image is treated as mapped twice.
@@ -25,6 +27,8 @@ pub(crate) struct Space {
     pub(super) held: Held,
     /// All executable mappings are known.
     pub(super) is_complete: bool,
+    /// The interpreter whose frames are looked for.
+    pub(super) interpreter: Option<Arc<Interpreter>>,
 }
 
 /// How an address space compares with a mapping.
@@ -61,6 +65,11 @@ impl Region {
 }
 
 impl Space {
+    /// Returns the interpreter that is in it, if it is known.
+    pub(crate) fn interpreter(&self) -> Option<&Interpreter> {
+        self.interpreter.as_deref()
+    }
+
     /// Returns a number that no other contents have.
     pub(crate) fn version(&self) -> u32 {
         self.version

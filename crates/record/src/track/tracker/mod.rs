@@ -31,6 +31,7 @@ use crate::settings::Pace;
 use crate::track::account::Account;
 use crate::track::counters::Counters;
 use crate::track::intern::Interner;
+use crate::track::jit::Interpreter;
 use crate::track::snapshots::{Arriving, Snapshots};
 use crate::track::spaces::{Region, Spaces};
 use crate::track::stacks::Stacks;
@@ -98,6 +99,11 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
+    /// Notes the interpreter of a process: frames of it are looked for from now on.
+    pub(crate) fn interpreter(&mut self, tgid: u32, interpreter: Interpreter) {
+        self.spaces.interpreter(tgid, interpreter);
+    }
+
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
             strings: Interner::weighing(1, REMEMBERED_BYTES, |text| text.len() + OF_EACH),
@@ -260,6 +266,12 @@ impl Tracker {
             repair: StackRepair::NONE,
         };
         let snapshot = self.arriving.take(sample.snapshot).map(Box::new);
+        if let (Some(taken), Some(space)) = (&snapshot, self.spaces.of(sample.head.tgid)) {
+            // So what runs can be found out before the sample is settled.
+            for it in self.snapshots.running_on(space, taken) {
+                self.notes.runs(sample.head.time_ns, sample.head.tgid, it.method, it.instruction);
+            }
+        }
         let field = self.field(sample, &row).map(Box::new);
         self.wait(
             head.time_ns,

@@ -15,6 +15,8 @@ pub(crate) enum Note {
     Hit { time_ns: u64, tgid: u32, address: Avma },
     /// A stack or a register held the address of such code.
     Held { time_ns: u64, tgid: u32, address: Avma },
+    /// A stack held a frame of an interpreter, if that is what it is: the addresses of its method and of its instruction.
+    Runs { time_ns: u64, tgid: u32, method: u64, instruction: u64 },
     /// A process was forked, and has the mappings of its parent.
     Fork { time_ns: u64, parent_tgid: u32, tgid: u32 },
     /// An address space is gone: its process runs another program, or has ended.
@@ -29,6 +31,8 @@ pub(crate) struct Notes {
     seen: FxHashSet<(u32, u32)>,
     /// The noted words of stacks, by process and address.
     held: FxHashSet<(u32, Avma)>,
+    /// The noted frames of interpreters, by process, method and instruction.
+    runs: FxHashSet<(u32, u64, u64)>,
 }
 
 impl Notes {
@@ -68,6 +72,19 @@ impl Notes {
         is_new
     }
 
+    /// Notes a frame of an interpreter.
+    ///
+    /// # Cost
+    /// One table lookup.
+    pub(super) fn runs(&mut self, time_ns: u64, tgid: u32, method: u64, instruction: u64) {
+        if self.runs.len() >= REMEMBERED {
+            self.runs.clear();
+        }
+        if self.runs.insert((tgid, method, instruction)) {
+            self.list.push(Note::Runs { time_ns, tgid, method, instruction });
+        }
+    }
+
     /// Notes a change of a process.
     pub(super) fn change(&mut self, row: &Lifecycle, ends_process: bool) {
         let Lifecycle { time_ns, tgid, parent_tgid, .. } = *row;
@@ -85,6 +102,7 @@ impl Notes {
         // In the next address space the same stack counts as new.
         self.seen.clear();
         self.held.clear();
+        self.runs.clear();
         self.list.push(Note::Gone { time_ns, tgid, has_ended });
     }
 

@@ -78,6 +78,9 @@ impl Tracker {
                         self.code.extend(space.code(Avma(address.0.saturating_sub(1))));
                     }
                 }
+                for it in self.snapshots.running() {
+                    self.notes.runs(sample.row.time_ns, sample.tgid, it.method, it.instruction);
+                }
                 id
             }
             _ => 0,

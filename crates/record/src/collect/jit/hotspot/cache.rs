@@ -13,6 +13,7 @@ use super::methods::Methods;
 use super::scopes::{Places, ScopeFields, Scopes};
 use super::structs::{Field, Reader, Structs, in_bytes};
 use crate::foreign::memory::Memory;
+use crate::track::jit::Interpreter;
 
 /// The most heaps of a code cache; there are three.
 const MAX_HEAPS: u64 = 16;
@@ -304,6 +305,13 @@ impl Cache {
     /// Reads the debug information of a method.
     pub(super) fn scopes(&self, memory: &Memory<'_>, piece: &Piece) -> Option<Scopes> {
         self.scopes.as_ref()?.read(Reader::any(memory), piece.debug.as_ref()?, piece.method)
+    }
+
+    /// Returns where the frames of the interpreter have what they run.
+    pub(super) fn interpreter(&self, code: Range<u64>) -> Interpreter {
+        // Since JDK 9 frames hold the class of the method, too.
+        let instruction_below = if self.heaps.is_ok() { 64 } else { 56 };
+        Interpreter { code, method_below: 24, instruction_below, methods: Vec::new() }
     }
 
     /// Reads what a piece of code is, and its name: `Class.method`, or what HotSpot calls it.

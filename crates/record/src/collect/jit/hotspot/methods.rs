@@ -7,6 +7,7 @@
 //! # Source
 //! OpenJDK `src/hotspot/share/oops/method.hpp`, `oops/constMethod.hpp`, `code/compressedStream.hpp`
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::MAX_NAME_BYTES;
@@ -74,6 +75,21 @@ impl Method {
     }
 }
 
+impl Method {
+    /// Lists the lines, by the offset of the first instruction of each.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let mut lines: Vec<(u64, u32)> = Vec::new();
+        for (off, line) in &self.lines {
+            if let (Ok(off), Ok(line)) = (u64::try_from(*off), u32::try_from(*line)) {
+                lines.push((off, line));
+            }
+        }
+        lines.sort_by_key(|it| it.0);
+        lines.dedup_by_key(|it| it.0);
+        lines.into_iter()
+    }
+}
+
 impl Methods {
     /// Finds the places in the structures. `zero` is the byte of compressed numbers that stands for 0.
     pub(super) fn new(structs: &Structs, zero: u8) -> Option<Self> {
@@ -106,6 +122,25 @@ impl Methods {
     pub(super) fn name(&self, memory: Reader<'_>, method: u64) -> Option<Vec<u8>> {
         let (constant, class) = self.begin(memory, method)?;
         self.whole_name(memory, &constant, &class)
+    }
+
+    /// Returns what tells a method from others that lay at its address.
+    pub(super) fn identity(&self, memory: Reader<'_>, method: u64) -> Option<[u64; 5]> {
+        let constant = memory.number(method, self.constant)?;
+        let part = Part::read(memory, constant, CONSTANT_AHEAD);
+        let pool = part.number(memory, self.pool)?;
+        let class = memory.number(memory.number(pool, self.holder)?, self.class_name)?;
+        let words = self.lines.as_ref().and_then(|of| part.number(memory, of.words)).unwrap_or(0);
+        Some([constant, pool, part.number(memory, self.name)?, words, class])
+    }
+
+    /// Returns where the instructions (bytecodes) of a method are.
+    pub(super) fn instructions(&self, memory: Reader<'_>, method: u64) -> Option<Range<u64>> {
+        let of = self.lines.as_ref()?;
+        let constant = memory.number(method, self.constant)?;
+        let start = constant.checked_add(of.constant_bytes)?;
+        let len = memory.number(constant, of.code_bytes)?;
+        (len > 0).then_some(start..start.checked_add(len)?)
     }
 
     /// Reads a method, given its address.

@@ -9,6 +9,7 @@
 //! | `scopes` | which methods are inlined where in a compiled one |
 //! | `compressed` | numbers as HotSpot compresses them |
 //! | `inlined` | the methods and lines at addresses that were hit |
+//! | `interpreted` | the methods that the interpreter runs |
 //! | `frame` | how the frame of a caller is found |
 //! | `flow` | where a compiled method has its frame |
 //! | `frames` | where the frame of a piece of code is, as unwind tables |
@@ -19,6 +20,7 @@ mod flow;
 mod frame;
 mod frames;
 mod inlined;
+mod interpreted;
 mod methods;
 mod scopes;
 mod structs;
@@ -33,12 +35,14 @@ use super::Requested;
 use super::registered::Registered;
 use crate::foreign::memory::Memory;
 use crate::proc::maps;
-use crate::track::jit::{Language, Piece};
+use crate::track::jit::{Interpreter, Language, Piece};
 use cache::{Cache, Kind, Window};
 use flow::MAX_CODE;
 use frame::SHARED;
 use frames::{BEFORE, FROM, Frames, Hit};
 use inlined::{Fresh, Known, Lines};
+use interpreted::Interpreted;
+pub(super) use interpreted::Runs;
 use structs::{Reader, Structs};
 
 /// The most pieces of code of a process that are read; a large server has 20,000.
@@ -69,6 +73,8 @@ pub(super) struct HotSpot {
     /// Addresses whose lines were not read yet.
     unread: Vec<Avma>,
     known: Known,
+    interpreted: Interpreted,
+    interpreter: Option<Interpreter>,
 }
 
 /// A piece of code that was hit.
@@ -123,6 +129,7 @@ impl HotSpot {
             }
         }
         self.read_lines(memory, until);
+        self.read_interpreted(memory, now_ns, until);
         // Code may be there, and its block not marked yet: such an address is looked up once more.
         left.extend(&missed);
         self.missed = missed;
@@ -147,6 +154,11 @@ impl HotSpot {
             let is_followed = kind == Kind::Method && piece.code.end - piece.code.start <= MAX_CODE;
             let code = if is_followed { code(memory, &piece.code) } else { Vec::new() };
             let frames = Frames::new(kind, &piece, &code);
+            // Elsewhere its frames are made otherwise.
+            if kind == Kind::Interpreter && cfg!(target_arch = "x86_64") {
+                self.interpreter = Some(cache.interpreter(piece.code.clone()));
+                self.interpreted.is_changed = true;
+            }
             self.pieces += 1;
             for before in at_its_place.iter_mut() {
                 before.is_gone = true;
@@ -167,7 +179,26 @@ impl HotSpot {
 
     /// Returns true if lines were not read yet.
     pub(super) fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
+        !self.unread.is_empty() || self.interpreted.has_unread()
+    }
+
+    /// Returns the interpreter if it, or a method that it runs, was found since the last call.
+    pub(super) fn take_interpreter(&mut self) -> Option<Interpreter> {
+        let interpreter = self.interpreter.as_ref().filter(|_| self.interpreted.is_changed)?;
+        self.interpreted.is_changed = false;
+        Some(Interpreter { methods: self.interpreted.ranges(), ..interpreter.clone() })
+    }
+
+    /// Reads until a time which methods the interpreter runs.
+    pub(super) fn read_interpreted(&mut self, memory: &Memory<'_>, now_ns: u64, until: Instant) {
+        if let Some(methods) = self.cache.as_ref().and_then(|cache| cache.methods.as_ref()) {
+            self.interpreted.read(Reader::any(memory), methods, now_ns, until);
+        }
+    }
+
+    /// Notes a frame of the interpreter.
+    pub(super) fn runs(&mut self, runs: Runs) {
+        self.interpreted.note(runs);
     }
 
     /// Reads lines and inlined methods until a time, of the code at the highest addresses first. Names and frames of all code come before.
@@ -198,6 +229,9 @@ impl HotSpot {
     /// Looks until a time whether the code that was found is still there, and the next time at the rest; returns where it is not.
     pub(super) fn check(&mut self, memory: &Memory<'_>, now_ns: u64, until: Instant) -> Vec<Range<u64>> {
         let Some(cache) = &self.cache else { return Vec::new() };
+        if let Some(methods) = &cache.methods {
+            self.interpreted.check(Reader::there(memory), methods, now_ns, until);
+        }
         let mut gone = Vec::new();
         // Blocks lie side by side, so many are read at once.
         let mut window = Window::default();
@@ -222,6 +256,13 @@ impl HotSpot {
         gone
     }
 
+    /// Looks until a time whether all methods are still there that the interpreter ran.
+    pub(super) fn check_interpreted(&mut self, memory: &Memory<'_>, now_ns: u64, until: Instant) {
+        if let Some(methods) = self.cache.as_ref().and_then(|cache| cache.methods.as_ref()) {
+            self.interpreted.check_all(Reader::there(memory), methods, now_ns, until);
+        }
+    }
+
     /// Lists what was hit, as a report reads it: of two that lay at one place, the later one comes last.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         // Where code was replaced shortly before, none is taken to be there after it was last seen.
@@ -241,7 +282,8 @@ impl HotSpot {
                 language: if it.kind == Kind::Method { Language::JAVA } else { Language::UNKNOWN },
             }
         };
-        let mut pieces: Vec<Piece> = self.found.values().flatten().map(piece).collect();
+        let code = self.found.values().flatten().map(piece);
+        let mut pieces: Vec<Piece> = code.chain(self.interpreted.pieces()).collect();
         pieces.sort_by_key(|piece| piece.since_ns);
         pieces
     }

@@ -221,7 +221,12 @@ impl Made {
         let mut found = HotSpot { cache, ..HotSpot::default() };
         let until = Instant::now() + std::time::Duration::from_secs(5);
         let left = found.look_up(&memory, 7, Requested::new(&self.hits()), until);
+        // Whatever words of stacks the interpreter seems to have left there.
+        for at in (0..self.used).step_by(512) {
+            found.runs(Runs { method: self.at(at), instruction: self.at(at) + 40 });
+        }
         found.look_up(&memory, 7, Requested::new(&left), until);
+        found.check_interpreted(&memory, 8, until);
         assert!(Instant::now() < until, "it takes too long");
         found
     }
@@ -279,6 +284,41 @@ fn call(file: &str, line: u32) -> Inlined {
 
 fn line(off: u64, file: &str, line: u32, inlined: &[Inlined]) -> Line {
     Line { off, file: file.as_bytes().into(), line, inlined: inlined.to_vec() }
+}
+
+#[test]
+fn methods_that_the_interpreter_runs_have_their_lines_until_others_come() {
+    let mut made = Made::new();
+    let (door, until) = (Door::of_test(), Instant::now() + std::time::Duration::from_secs(5));
+    let memory = Memory::of(std::process::id(), &door);
+    let mut found = made.found();
+    let word = |at: u64| Reader::any(&memory).word(at).expect("it is there");
+    let method = word(made.at(made.heap + 16 + 32));
+    let constant = word(method + 8);
+    let code = constant + 32;
+    // In its instructions, behind them, at no method, and as if it were native.
+    for (method, instruction) in [(method, code + 4), (method, code + 8), (code, code), (method, method)] {
+        found.runs(Runs { method, instruction });
+    }
+    assert!(found.has_unread());
+    found.look_up(&memory, 8, Requested::new(&[]), until);
+    assert!(!found.has_unread());
+    let mut pieces: Vec<Piece> = found.pieces().into_iter().filter(|it| it.since_ns == 0).collect();
+    pieces.sort_by_key(|it| it.end.0 - it.start.0);
+    let [native, own] = &pieces[..] else { panic!("{pieces:?}") };
+    assert_eq!((native.start.0, native.end.0), (method, method + 1));
+    assert_eq!((own.start.0, own.end.0, own.until_ns), (code, code + 8, 0));
+    assert_eq!((&own.name[..], own.language), (&b"java.util.Known.run"[..], Language::JAVA));
+    let file = "java/util/Known.java";
+    assert_eq!(own.lines, [line(0, file, 4, &[]), line(4, file, 7, &[])]);
+    // A class of another name is there.
+    let other = made.method("java/util/Other", "run");
+    let pool = word(word(other + 8) + 8);
+    let at = (constant + 8 - made.at(0)) as usize;
+    made.set(at, &pool.to_le_bytes());
+    found.check_interpreted(&memory, 9, until);
+    let ends = found.pieces().into_iter().filter(|it| it.since_ns == 0).map(|it| it.until_ns);
+    assert_eq!(ends.collect::<Vec<_>>(), [8, 8]);
 }
 
 /// Whatever else it is, a method that is inlined lies in the method of the piece.
