@@ -1,4 +1,4 @@
-"""A service with four kinds of work, and clients that ask it: service.py PORT, and service.py PORT clients SECONDS.
+"""A service with four kinds of work (docs/PYTHON.md), and clients that ask it: service.py PORT, and service.py PORT clients SECONDS.
 
 /prices computes in Python, /digest in a C extension without the lock of the interpreter, /partner waits for a slow server, /journal waits for a lock.
 """

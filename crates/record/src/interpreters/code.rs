@@ -8,7 +8,7 @@ use crate::track::jit::Line;
 /// The most bytes of a name, and of the path of a file.
 pub(super) const MAX_NAME_BYTES: usize = 4 << 10;
 /// The most lines of a function; the line of what follows is not known.
-pub(super) const MAX_LINES: usize = 32 << 10;
+pub(super) const MAX_LINES: usize = 8 << 10;
 
 /// Functions may share their instructions. Then those of a function are shown so many bits above the address of its object, where there is room
 /// for as many bytes as the smallest object has, with so many zeros.

@@ -48,9 +48,11 @@ use code::Found;
 pub(crate) use found::Interpreter;
 use found::Kind;
 
-/// The most processes, and the most functions of all of them, that are remembered.
+/// The most processes, and the most bytes of functions of all of them, that are remembered.
 const MAX_PROCESSES: usize = 16 << 10;
-const MAX_CODES: usize = 512 << 10;
+const MAX_BYTES: usize = 128 << 20;
+/// What one takes besides its name and its lines, about.
+const KNOWN_BYTES: usize = 256;
 /// The part of the time of a recording that reading functions may take, and what it may take besides.
 const PART: u32 = 5;
 const AT_FIRST: Duration = Duration::from_secs(1);
@@ -61,7 +63,8 @@ pub(crate) struct Interpreters {
     /// The last frames from each buffer of the sampler.
     held: FxHashMap<u32, Held>,
     processes: FxHashMap<u32, Process>,
-    codes: usize,
+    /// Of all processes.
+    bytes: usize,
     /// Rows of processes that were forgotten.
     rows: Vec<Made>,
     started: Instant,
@@ -112,6 +115,9 @@ struct Process {
     /// The addresses of code objects whose rows were not taken yet, and the rows of those that others have replaced since.
     new: Vec<u64>,
     replaced: Vec<Piece>,
+    /// The size of all that, and of `replaced` alone.
+    bytes: usize,
+    replaced_bytes: usize,
 }
 
 /// What lies at the address of a code object.
@@ -127,8 +133,8 @@ struct Known {
 
 impl Interpreters {
     pub(crate) fn new() -> Self {
-        let (held, processes, codes, rows, merged) = Default::default();
-        Self { held, processes, codes, rows, merged, started: Instant::now(), took: Duration::ZERO }
+        let (held, processes, bytes, rows, merged) = Default::default();
+        Self { held, processes, bytes, rows, merged, started: Instant::now(), took: Duration::ZERO }
     }
 
     /// Keeps the frames of the next sample of a buffer.
@@ -142,8 +148,8 @@ impl Interpreters {
     /// Forgets the code of a process that runs another program from now on, or has ended.
     pub(crate) fn forget(&mut self, tgid: u32) {
         if let Some(mut process) = self.processes.remove(&tgid) {
+            self.bytes -= process.bytes;
             self.rows.extend(process.rows(tgid));
-            self.codes -= process.codes.len();
         }
     }
 
@@ -217,7 +223,7 @@ impl Interpreters {
         if !is_known {
             let time = self.started.elapsed() / PART + AT_FIRST;
             let has_time = has_room(process.took.as_nanos(), self.took.as_nanos(), time.as_nanos());
-            if !has_time || !has_room(process.codes.len() as u128, self.codes as u128, MAX_CODES as u128) {
+            if !has_time || !has_room(process.bytes as u128, self.bytes as u128, MAX_BYTES as u128) {
                 return Shown::Gone;
             }
             let begun = Instant::now();
@@ -236,7 +242,9 @@ impl Interpreters {
                 Found::Gone => return Shown::Gone,
             };
             let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
-            self.codes = self.codes.saturating_add_signed(process.replace(frame.code, known));
+            self.bytes -= process.bytes;
+            process.replace(frame.code, known);
+            self.bytes += process.bytes;
         }
         let Some(known) = process.codes.get_mut(&frame.code) else { return Shown::Gone };
         if time_ns < known.since_ns {
@@ -256,7 +264,11 @@ impl Interpreters {
     /// Takes rows of the code that was found since the last call.
     pub(crate) fn take_rows(&mut self) -> Vec<Made> {
         let mut rows = std::mem::take(&mut self.rows);
-        rows.extend(self.processes.iter_mut().flat_map(|(tgid, process)| process.rows(*tgid)));
+        for (tgid, process) in &mut self.processes {
+            self.bytes -= process.bytes;
+            rows.extend(process.rows(*tgid));
+            self.bytes += process.bytes;
+        }
         rows
     }
 }
@@ -270,15 +282,15 @@ impl Process {
     /// Takes rows of the code that was found since the last call.
     fn rows(&mut self, tgid: u32) -> Vec<Made> {
         let mut pieces = std::mem::take(&mut self.replaced);
+        self.bytes -= std::mem::take(&mut self.replaced_bytes);
         for address in std::mem::take(&mut self.new) {
             pieces.extend(self.codes.get_mut(&address).and_then(|known| known.take_row(self.language)));
         }
         pieces.into_iter().map(|piece| Made { tgid, piece }).collect()
     }
 
-    /// Notes what lies at the address of a code object from now on; whatever it covers is no more. Returns how many code objects there are more.
-    fn replace(&mut self, address: u64, known: Known) -> isize {
-        let before = self.codes.len();
+    /// Notes what lies at the address of a code object from now on; whatever it covers is no more.
+    fn replace(&mut self, address: u64, known: Known) {
         self.remove(address);
         if let Some(code) = &known.code {
             while let Some((start, other)) =
@@ -291,8 +303,8 @@ impl Process {
             self.by_start.insert(code.place.start, address);
         }
         self.new.push(address);
+        self.bytes += known.bytes();
         self.codes.insert(address, known);
-        self.codes.len() as isize - before as isize
     }
 
     fn end_of(&self, address: u64) -> Option<u64> {
@@ -304,11 +316,26 @@ impl Process {
         if let Some(code) = &known.code {
             self.by_start.remove(&code.place.start);
         }
-        self.replaced.extend(known.take_row(self.language));
+        match known.take_row(self.language) {
+            Some(row) => {
+                self.replaced.push(row);
+                self.replaced_bytes += known.bytes();
+            }
+            None => self.bytes -= known.bytes(),
+        }
     }
 }
 
 impl Known {
+    /// How much memory it takes.
+    fn bytes(&self) -> usize {
+        let of_code = |code: &code::Code| {
+            let file = code.lines.first().map_or(0, |line| line.file.len());
+            code.name.len() + file + size_of_val(&code.lines[..])
+        };
+        KNOWN_BYTES + self.code.as_ref().map_or(0, of_code)
+    }
+
     /// Makes a row of it, if it is a function and has none.
     fn take_row(&mut self, language: Language) -> Option<Piece> {
         let code = self.code.as_ref().filter(|_| std::mem::take(&mut self.is_new))?;
