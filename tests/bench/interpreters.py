@@ -74,7 +74,7 @@ def share_of(folder, path, language, samples):
     """Returns the share of the samples that have functions of a language."""
     command = [folder / "icecore-report", "top", path, "--json", "--language", language]
     said = subprocess.run(command, capture_output=True, check=True)
-    return json.loads(said.stdout)["samples"] / samples
+    return json.loads(said.stdout)["total_samples"] / samples
 
 
 def percent(share):

@@ -150,6 +150,10 @@ programs! {
     made: "made.c", [WITH_FRAMES, &["-static"]];
     /// Pretends to be CPython, and does harm.
     pretends: "pretends.c", [AS_DISTRIBUTED];
+    /// Exports what CPython exports, but no version.
+    unknown_python: "unknown_interpreter.c", [AS_DISTRIBUTED, &["-rdynamic"]];
+    /// Exports what PHP with threads exports.
+    unknown_php: "unknown_interpreter.c", [AS_DISTRIBUTED, &["-rdynamic", "-DPHP"]];
     /// Has no libraries, and a frame pointer in every function.
     alone: "alone.c", [WITH_FRAMES, WITHOUT_LIBRARIES];
     /// The same, but its function `outer` keeps no frame pointer.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use icecore_tests::machine::{Recorded, Sample, needs};
+use icecore_tests::machine::{Recorded, Sample, needs, report, unknown_php, unknown_python};
 use serde_json::Value;
 
 const SECONDS: &str = "4";
@@ -125,6 +125,19 @@ fn root_each_function_of_php_has_its_caller() {
         let interpreted = &quality["interpreted"];
         let number = |key: &str| interpreted[key].as_u64().unwrap_or_else(|| panic!("{interpreted}"));
         assert_eq!((number("inner"), number("outer")), (0, 0), "{php}: {interpreted}");
+    }
+}
+
+#[test]
+fn root_an_interpreter_that_is_not_known_is_named_with_the_reason() {
+    for (program, why) in [(unknown_php(), "interpreter_build"), (unknown_python(), "interpreter_version")] {
+        let recorded = Recorded::new(&["-F", "997", "-q"], &[program.to_str().expect("UTF-8"), "500"]);
+        let summary = recorded.json("summary", &[]);
+        let expected = serde_json::json!([{"why": why, "files": 1, "needed_bytes": 0}]);
+        assert_eq!(summary["left_out"], expected);
+        let path = recorded.path();
+        let text = report(&["summary", path.to_str().expect("UTF-8")]);
+        assert!(text.contains(&format!("interpreters whose functions stacks lack: {why} 1")), "{text}");
     }
 }
 

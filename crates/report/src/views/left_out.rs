@@ -35,6 +35,11 @@ impl LeftOutRow {
         by_cause.into_iter().map(row).collect()
     }
 
+    /// Returns true if stacks lack the functions of interpreters because of it.
+    pub(crate) fn is_of_interpreters(&self) -> bool {
+        self.why.is_of_interpreters()
+    }
+
     /// Returns true if names may be missing because of it.
     pub(crate) fn costs_names(&self) -> bool {
         self.why != Omission::REDUCED && self.why.is_of_file()

@@ -206,6 +206,9 @@ impl Summary {
             }
         }
         self.quality.interpreted.iter().for_each(|it| page.item("  interpreted", &it.text()));
+        if let Some(told) = left_out::told(self.left_out.iter().filter(|row| row.is_of_interpreters())) {
+            page.item("  left out", &told);
+        }
         // If files were reduced to sections, all names are there.
         let nameless = self.left_out.iter().filter(|row| row.costs_names());
         if let Some(left_out) = left_out::told(nameless).filter(|_| !self.quality.unnamed.is_empty()) {
