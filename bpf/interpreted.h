@@ -176,11 +176,36 @@ static __always_inline __u64 check_of_text(struct interpreted *into, __u64 field
 	return words[0] ^ words[1] * 3 ^ words[2] * 5 ^ words[3] * 7;
 }
 
+/* Where an object of bytes has their number, and the bytes themselves. */
+#define BYTES_LENGTH 16
+#define BYTES_BEGIN 32
+
+/* Returns what tells the bytes to which a field leads from others: their number and their end. */
+static __always_inline __u64 check_of_bytes(struct interpreted *into, __u64 field)
+{
+	__u64 *words = into->words;
+	__u64 bytes = 0, len = 0, mixed, end;
+
+	if (READ_USER(bytes, field) || READ_USER(len, bytes + BYTES_LENGTH))
+		return 0;
+	end = bytes + BYTES_BEGIN + len;
+	for (int i = 2; i < 8; i++)
+		words[i] = 0;
+	if (len < 24 ? bpf_probe_read_user(words, 16, (void *)(end - 16)) :
+	    len < 56 ? bpf_probe_read_user(words, 32, (void *)(end - 32)) :
+		       bpf_probe_read_user(words, 64, (void *)(end - 64)))
+		return 0;
+	mixed = len;
+	for (int i = 0; i < 8; i++)
+		mixed = mixed * 31 + words[i];
+	return mixed;
+}
+
 /* Returns what tells a code object from the next one at its address. */
 static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 {
 	const struct interpreter *of = &into->of;
-	__u64 mixed = 0;
+	__u64 mixed = 0, class = 0;
 	__u32 number = 0;
 	__u8 kind = 0;
 
@@ -194,6 +219,10 @@ static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 		mixed = check_of_text(into, code + of->file) * 3;
 	}
 	mixed += check_of_text(into, code + of->name);
+	if (of->class && !READ_USER(class, code + of->class) && class)
+		mixed += check_of_text(into, class + of->class_name) * 5;
+	if (of->lines)
+		mixed += check_of_bytes(into, code + of->lines) * 7;
 	return number * 0x9e3779b1 + (__u32)mixed + (__u32)(mixed >> 32);
 }
 
@@ -205,7 +234,7 @@ static long list_step(__u32 i, struct interpreted **context)
 	struct list_walk *walk = &into->list;
 	struct interpreted_frame *to;
 	__u64 frame = walk->frame;
-	__u32 at = walk->base + i, bytes;
+	__u32 at = walk->base + i, bytes, line = 0;
 
 	if (!frame) {
 		walk->end = WALK_ROOT;
@@ -234,7 +263,14 @@ static long list_step(__u32 i, struct interpreted **context)
 		to->instruction = into->instruction_register;
 		to->flags |= INTERPRETED_IN_REGISTERS;
 	}
-	to->check = to->code ? check_of_code(into, to->code) : 0;
+	if (of->line && !READ_USER(line, to->instruction + of->line))
+		to->instruction |= (__u64)line << 48;
+	/* Functions call themselves. */
+	if (to->code != into->last_code) {
+		into->last_code = to->code;
+		into->last_check = to->code ? check_of_code(into, to->code) : 0;
+	}
+	to->check = into->last_check;
 	to->machine_frame = 0;
 	walk->len = at + 1;
 	if (!of->outer_run && !of->entered && frame - walk->low < walk->high - walk->low)
@@ -249,6 +285,7 @@ static __always_inline void read_list(struct interpreted *into, __u32 number)
 	const struct interpreter *of = &into->of;
 	struct list_walk *walk = &into->list;
 
+	into->record.end = WALK_UNREADABLE;
 	runs->next = runs->end = into->run_count;
 	if (READ_USER(walk->frame, into->states[number & (MAX_STATES - 1)] + of->frame))
 		return;
@@ -261,6 +298,7 @@ static __always_inline void read_list(struct interpreted *into, __u32 number)
 			return;
 	}
 	bpf_loop(MAX_INTERPRETED_FRAMES, list_step, &into, 0);
+	into->record.end = walk->end;
 	if (of->outer_run && walk->end == WALK_ROOT && walk->len > walk->base)
 		end_run(into, walk->run, walk->len);
 	runs->end = into->run_count;
@@ -284,6 +322,7 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 		return 0;
 	into = &scratch->interpreted;
 	into->run_count = into->state_count = 0;
+	into->last_code = into->last_check = 0;
 	into->record.len = 0;
 	tgid = scratch->record.head.tgid;
 	of = bpf_map_lookup_elem(&interpreters, &tgid);

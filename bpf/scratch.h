@@ -100,6 +100,9 @@ struct interpreted {
 	/* What the registers hold in which the eval loop has its frame and its instruction. */
 	__u64 frame_register;
 	__u64 instruction_register;
+	/* The code object that was read last, and what tells it from others. */
+	__u64 last_code;
+	__u64 last_check;
 	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
 	 * of the stack comes to next, and that behind the last one. */
 	__u64 states[MAX_STATES];

@@ -301,10 +301,14 @@ struct interpreter {
 	/* The registers in which the eval loop has its frame and its instruction; 0 if it has none. */
 	__u32 frame_register;
 	__u32 instruction_register;
-	/* In a code object: a number of four bytes that tells it from others, and its file and its name, if that number alone does not; else 0. */
+	/* In a code object: a number of four bytes that tells it from others, and, if that number alone does not, its file, its name, its class and
+	 * its table of lines; 0 of what is not there. In a class, its name. */
 	__u32 number;
 	__u32 file;
 	__u32 name;
+	__u32 class;
+	__u32 class_name;
+	__u32 lines;
 	/* A function whose first byte is this one is part of the interpreter and has neither number nor file; 0 if code objects have no such byte. */
 	__u32 builtin;
 	/* In a text, its length and its hash, the latter first or not; its characters; and how many bytes of its end tell it where its hash is not
@@ -313,6 +317,8 @@ struct interpreter {
 	__u32 is_hash_first;
 	__u32 characters;
 	__u32 end_bytes;
+	/* In an instruction, its line, four bytes; 0 if it has none. */
+	__u32 line;
 	__u32 zero;
 };
 
@@ -321,7 +327,7 @@ struct interpreter {
  *
  *  off size
  *    0    8  code           address of its code object
- *    8    8  instruction    address
+ *    8    8  instruction    address; the upper 16 bits are the lower ones of its line, if instructions have lines
  *   16    4  check          what tells the code object from others at its address
  *   20    2  machine_frame  1 + the position in the stack of the frame whose eval loop runs this function and those before it, behind the
  *                           last one that ran one; 0 if it is that of the next function that has one, or not known

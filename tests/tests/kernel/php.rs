@@ -20,9 +20,9 @@ fn at_hand() -> Vec<PathBuf> {
     found
 }
 
-/// Records `tests/programs/known.php`.
-fn recorded(php: &Path) -> Recorded {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/known.php");
+/// Records a program of `tests/programs`.
+fn recorded(php: &Path, program: &str) -> Recorded {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(program);
     let (php, program) = (php.to_str().expect("UTF-8"), program.to_str().expect("UTF-8"));
     Recorded::new(&["-F", "997", "-q"], &[php, "-n", program, SECONDS])
 }
@@ -88,7 +88,7 @@ const CALLERS: [(&str, &[&str]); 26] = [
 #[test]
 fn root_each_function_of_php_has_its_caller() {
     for php in at_hand() {
-        let recorded = recorded(&php);
+        let recorded = recorded(&php, "known.php");
         let php = php.display();
         let samples = recorded.samples(&[]);
         let (mut edges, mut exact, mut known, mut seen) = (0, [0, 0], 0, std::collections::BTreeSet::new());
@@ -144,7 +144,7 @@ fn root_an_interpreter_that_is_not_known_is_named_with_the_reason() {
 #[test]
 fn root_lines_of_php_are_those_that_run_and_those_that_call() {
     for php in at_hand() {
-        let recorded = recorded(&php);
+        let recorded = recorded(&php, "known.php");
         let php = php.display();
         // The loops of `phase_lines`, of which the second runs three times as long.
         let (mut first, mut second, mut calls) = (0, 0, 0);
@@ -162,7 +162,7 @@ fn root_lines_of_php_are_those_that_run_and_those_that_call() {
                     "rec" if at > 1 => assert_eq!(line, 17, "{php}: {frame}"),
                     "again" if at > 0 => assert_eq!(line, 28, "{php}: {frame}"),
                     "phase_class" if at > 0 => assert!((88..=91).contains(&line), "{php}: {frame}"),
-                    "main" if at > 0 => assert_eq!(line, 114, "{php}: {frame}"),
+                    "main" if at > 0 => assert!([112, 114].contains(&line), "{php}: {frame}"),
                     "{main}" => assert_eq!(line, 119, "{php}: {frame}"),
                     "phase_lines" if line == 104 => first += 1,
                     "phase_lines" if line == 105 => second += 1,
@@ -171,5 +171,54 @@ fn root_lines_of_php_are_those_that_run_and_those_that_call() {
             }
         }
         assert!(first > 5 && second > first && calls > 2000, "{php}: {first} {second} {calls}");
+    }
+}
+
+#[test]
+fn root_stacks_that_are_hard_to_tell_have_the_right_functions_or_none() {
+    // What may call a function; an empty name is one that is not known.
+    let callers: [(&str, &[&str]); 15] = [
+        ("burn", &["of_deep", "of_sort", "One::runs", "Two::runs", "innermost", "{main}", ""]),
+        ("of_deep", &["array_map"]),
+        ("nested", &["nested", "phase_deep"]),
+        ("usort", &["Kept::__destruct"]),
+        ("of_sort", &["usort"]),
+        ("Kept::__destruct", &["array_map"]),
+        ("keeps", &["array_map"]),
+        ("One::runs", &["One::{closure}", ""]),
+        ("Two::runs", &["Two::{closure}", ""]),
+        ("bound", &["phase_bound"]),
+        ("One::{closure}", &["bound"]),
+        ("Two::{closure}", &["bound"]),
+        ("innermost", &["", "delegates"]),
+        ("delegates", &["phase_delegates"]),
+        ("phase_deep", &["{main}"]),
+    ];
+    for php in at_hand() {
+        let recorded = recorded(&php, "unusual.php");
+        let php = php.display();
+        let mut edges = 0;
+        for sample in recorded.samples(&[]) {
+            let frames = sample.0["frames"].as_array().expect("a list");
+            let is_shown = |frame: &&Value| frame["language"] == "php" || frame["reason"] == "code_gone";
+            let own = |frame: &'_ Value| {
+                let name = name(frame).split(" (").next().unwrap_or("").to_owned();
+                // Closures have their place in their names since 8.4.
+                name.find("{closure").map_or(name.clone(), |at| name[..at].to_owned() + "{closure}")
+            };
+            let names: Vec<String> = frames.iter().filter(is_shown).map(own).collect();
+            for pair in names.windows(2) {
+                let Some((_, callers)) = callers.iter().find(|it| it.0 == pair[0]) else { continue };
+                edges += 1;
+                assert!(callers.contains(&&*pair[1]), "{php}: {names:?}");
+            }
+            // The outermost one is there as well, and stands where the interpreter begins.
+            assert!(names.last().is_none_or(|name| name == "{main}"), "{php}: {names:?}");
+            let begins = frames.iter().position(|frame| frame["name"] == "zend_execute");
+            let outermost = frames.iter().rposition(|frame| frame["language"] == "php");
+            assert!(names.is_empty() || begins == outermost.map(|at| at + 1), "{php}: {names:?}");
+        }
+        println!("{php}: {edges} edges");
+        assert!(edges > 300, "{php}: {edges}");
     }
 }

@@ -303,3 +303,30 @@ fn root_who_waits_for_a_lock_and_who_holds_it() {
         "{by_computing} of {of_gil} ns for the interpreter"
     );
 }
+
+#[test]
+fn root_methods_of_one_name_have_their_own_class_and_lines_or_none() {
+    for python in at_hand() {
+        let recorded = recorded(&python, "classes.py", "2");
+        let mut known = 0;
+        for sample in recorded.samples(&["--language", "python"]) {
+            let frames = sample.0["frames"].as_array().expect("a list");
+            let is_shown = |frame: &&Value| frame["language"] == "python" || frame["reason"] == "code_gone";
+            let shown: Vec<&Value> = frames.iter().filter(is_shown).collect();
+            for run in
+                shown.windows(3).filter(|it| own_name(it[1]).ends_with("run") && it[1]["file"] == "<string>")
+            {
+                let (class, line) = match own_name(run[0]) {
+                    "of_alpha" => ("Alpha", 4),
+                    "of_gamma" => ("Gamma", 7),
+                    _ => continue,
+                };
+                known += 1;
+                let name = own_name(run[1]);
+                assert!(name == "run" || name == format!("{class}.run"), "3.{}: {run:?}", python.minor);
+                assert_eq!(run[1]["line"], line, "3.{}: {run:?}", python.minor);
+            }
+        }
+        println!("3.{}: {known} known", python.minor);
+    }
+}

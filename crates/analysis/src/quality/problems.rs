@@ -265,7 +265,7 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::KernelSymbolMissing => {
             ": most of them are code of the kernel that its list of symbols does not have".to_owned()
         }
-        Reason::CodeGone => ": programs threw their code away before its names were read".to_owned(),
+        Reason::CodeGone => ": the code was gone, or could not be proven, when its name was read".to_owned(),
         Reason::Vdso | Reason::Special | Reason::StackLost => String::new(),
     }
 }

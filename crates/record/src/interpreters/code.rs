@@ -49,8 +49,9 @@ pub(super) fn apart(object: u64, len: u64) -> Option<Range<u64>> {
 }
 
 /// What tells a function from others at its address, as the sampler mixes it (bpf/interpreted.h).
-pub(super) fn mixed(number: u32, file: u64, name: u64) -> u32 {
+pub(super) fn mixed(number: u32, file: u64, name: u64, class: u64, lines: u64) -> u32 {
     let mixed = file.wrapping_mul(3).wrapping_add(name);
+    let mixed = mixed.wrapping_add(class.wrapping_mul(5)).wrapping_add(lines.wrapping_mul(7));
     number.wrapping_mul(0x9e37_79b1).wrapping_add(mixed as u32).wrapping_add((mixed >> 32) as u32)
 }
 

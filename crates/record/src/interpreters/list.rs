@@ -29,11 +29,15 @@ pub(super) struct List {
     /// 0 if the number alone tells a function from others at its address.
     pub(super) file: u32,
     pub(super) name: u32,
+    pub(super) class: u32,
+    pub(super) class_name: u32,
+    pub(super) lines: u32,
     pub(super) builtin: u32,
     pub(super) text_head: u32,
     pub(super) is_hash_first: bool,
     pub(super) characters: u32,
     pub(super) end_bytes: u32,
+    pub(super) line: u32,
 }
 
 impl List {
@@ -60,11 +64,15 @@ impl List {
             self.number,
             self.file,
             self.name,
+            self.class,
+            self.class_name,
+            self.lines,
             self.builtin,
             self.text_head,
             u32::from(self.is_hash_first),
             self.characters,
             self.end_bytes,
+            self.line,
             0,
         ];
         runtime.to_ne_bytes().into_iter().chain(words.into_iter().flat_map(u32::to_ne_bytes)).collect()

@@ -99,6 +99,8 @@ impl Shown {
 #[derive(Debug, Default)]
 struct Held {
     number: u64,
+    /// They come to the outermost one.
+    is_whole: bool,
     frames: Vec<InterpretedFrame>,
 }
 
@@ -143,6 +145,7 @@ impl Interpreters {
         held.number = taken.number;
         held.frames.clear();
         held.frames.extend(taken.frames());
+        held.is_whole = taken.is_whole;
     }
 
     /// Forgets the code of a process that runs another program from now on, or has ended.
@@ -164,13 +167,14 @@ impl Interpreters {
         if sample.interpreted == 0 || held.number != sample.interpreted {
             return None;
         }
+        let is_whole = held.is_whole;
         let mut frames = std::mem::take(&mut held.frames);
         let (tgid, time_ns) = (sample.head.tgid, kept_ns(sample.head.time_ns));
         let machine = || sample.user.leaf_first().map(|address| address.0 & !INTERRUPTED);
         let eval = interpreter.eval();
         let shown: Vec<Shown> =
             frames.iter().map(|frame| self.shown(tgid, time_ns, frame, interpreter, door)).collect();
-        if let Some(eval) = eval {
+        if let Some(eval) = eval.filter(|_| is_whole) {
             counted::place(&mut frames, &shown, machine(), &eval);
         }
         let mut runs: Vec<(usize, &[Shown])> = Vec::new();
@@ -212,14 +216,18 @@ impl Interpreters {
         door: &Door,
     ) -> Shown {
         if frame.code == 0 {
-            return Shown::Nothing;
+            // A generator that delegates to others has no function where they stand.
+            return if matches!(interpreter.kind, Kind::Php(_)) { Shown::Gone } else { Shown::Nothing };
         }
         if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&tgid) {
             return Shown::Gone;
         }
         let process = self.processes.entry(tgid).or_default();
         process.language = interpreter.language();
-        let is_known = process.codes.get(&frame.code).is_some_and(|known| known.check == frame.check);
+        let agrees =
+            |code: &code::Code| !matches!(interpreter.kind, Kind::Php(_)) || php::agrees(code, frame);
+        let known = process.codes.get(&frame.code).filter(|known| known.check == frame.check);
+        let is_known = known.is_some_and(|known| known.code.as_ref().is_none_or(agrees));
         if !is_known {
             let time = self.started.elapsed() / PART + AT_FIRST;
             let has_time = has_room(process.took.as_nanos(), self.took.as_nanos(), time.as_nanos());
@@ -237,9 +245,9 @@ impl Interpreters {
             self.took += took;
             process.took += took;
             let code = match found {
-                Found::Function(code) => Some(code),
+                Found::Function(code) if agrees(&code) => Some(code),
                 Found::Machinery => None,
-                Found::Gone => return Shown::Gone,
+                Found::Function(_) | Found::Gone => return Shown::Gone,
             };
             let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
             self.bytes -= process.bytes;

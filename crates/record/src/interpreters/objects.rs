@@ -65,33 +65,29 @@ fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Fo
     let pointer = |off: u32| word(memory, field(off)?);
     let (first_line, number) = (half(memory, field(of.first_line)?)?, half(memory, field(of.number)?)?);
     let (file, name) = (text(memory, of, pointer(of.file)?)?, text(memory, of, pointer(of.name)?)?);
-    // Other objects may come and go at this address meanwhile: the texts that are shown must be those that were checked.
-    if of.is_told_by_name && mixed(number, file.check?, name.check?) != check {
+    let qualified = if of.qualified == 0 { None } else { Some(text(memory, of, pointer(of.qualified)?)?) };
+    let table = bytes(memory, pointer(of.lines)?)?;
+    let is_internal = name.utf8 == TRAMPOLINE || file.utf8 == SHIM && name.utf8 == SHIM;
+    let name = qualified.unwrap_or(name);
+    // Other objects may come and go at this address meanwhile: what is shown must be what was checked.
+    if of.is_told_by_name && mixed(number, file.check?, name.check?, 0, table.check?) != check {
         return None;
     }
-    let (file, name) = (file.utf8, name.utf8);
-    if name == TRAMPOLINE || file == SHIM && name == SHIM {
+    if is_internal {
         return Some(Found::Machinery);
     }
-    let name = match of.qualified {
-        0 => name,
-        qualified => text(memory, of, pointer(qualified)?)?.utf8,
-    };
+    let (file, name): (Arc<[u8]>, _) = (file.utf8.into(), name.utf8);
     let (instructions, len) = instructions(memory, of, at)?;
     let place = if of.is_code_apart {
         apart(at, len + UNIT)?
     } else {
         instructions.checked_sub(UNIT)?..instructions.checked_add(len)?
     };
-    let table = pointer(of.lines)?;
-    let table_len = usize::try_from(word(memory, table.checked_add(LEN)?)?).ok()?;
-    let table = memory.read_up_to(table.checked_add(BYTES)?, table_len.min(MAX_LINES_BYTES));
-    let file: Arc<[u8]> = file.into();
     let line = |(off, line)| Line { off, file: Arc::clone(&file), line, ..Line::default() };
     let own = match of.line_table {
-        Lines::Locations => locations(&table, first_line),
-        Lines::Ranges => ranges(&table, first_line),
-        Lines::Steps => steps(&table, first_line),
+        Lines::Locations => locations(&table.bytes, first_line),
+        Lines::Ranges => ranges(&table.bytes, first_line),
+        Lines::Steps => steps(&table.bytes, first_line),
     };
     let own = own.into_iter().map(|(off, line)| (off + UNIT, line));
     let lines = std::iter::once((0, first_line)).chain(own).map(line).collect();
@@ -129,8 +125,37 @@ fn current_check(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<u32> {
     if !of.is_told_by_name {
         return Some(number);
     }
-    let text = |off: u32| text(memory, of, word(memory, at.checked_add(off.into())?)?);
-    Some(mixed(number, text(of.file)?.check?, text(of.name)?.check?))
+    let pointer = |off: u32| word(memory, at.checked_add(off.into())?);
+    let text = |off: u32| text(memory, of, pointer(off)?)?.check;
+    let name = if of.qualified == 0 { of.name } else { of.qualified };
+    Some(mixed(number, text(of.file)?, text(name)?, 0, bytes(memory, pointer(of.lines)?)?.check?))
+}
+
+/// An object of bytes.
+struct Bytes {
+    bytes: Vec<u8>,
+    /// What tells them from others: their number and their end; `None` if there are too many for that.
+    check: Option<u64>,
+}
+
+/// Reads bytes, all of them at once.
+fn bytes(memory: &Memory<'_>, at: u64) -> Option<Bytes> {
+    let len = word(memory, at.checked_add(LEN)?)?;
+    let kept = usize::try_from(len).ok()?.min(MAX_LINES_BYTES);
+    let mut object = memory.read_up_to(at, BYTES as usize + kept);
+    let word = |at: usize| Some(u64::from_le_bytes(*object.get(at..)?.first_chunk()?));
+    // Others may lie there by now.
+    (object.len() == BYTES as usize + kept && word(LEN as usize)? == len).then_some(())?;
+    let checked = match len {
+        0..24 => 16,
+        24..56 => 32,
+        _ => 64,
+    };
+    let end = object.len() - checked;
+    let words = (0..8).map(|number| if 8 * number < checked { word(end + 8 * number) } else { Some(0) });
+    let mix = words.into_iter().try_fold(len, |mixed, word| Some(mixed.wrapping_mul(31).wrapping_add(word?)));
+    let check = mix.filter(|_| kept as u64 == len);
+    Some(Bytes { bytes: object.split_off(BYTES as usize), check })
 }
 
 fn type_name(memory: &Memory<'_>, kind: u64) -> Option<Vec<u8>> {

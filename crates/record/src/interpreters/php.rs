@@ -24,9 +24,12 @@ const BEFORE_VERSION: &[u8] = b"X-Powered-By: PHP/";
 const CONSTANTS: &str = ".rodata";
 /// The most bytes in which the version is searched.
 const MAX_CONSTANTS: u64 = 16 << 20;
-/// The kind of a function that is part of PHP, and of one of a program; they are in its first byte.
+/// The kind of a function that is part of PHP, of one of a program, and of code that `eval` runs; they are in its first byte.
 const BUILTIN: u8 = 1;
 const USER: u8 = 2;
+const EVAL_CODE: u8 = 4;
+/// The bits of an address; above it the sampler puts bits of a line.
+const ADDRESS: u64 = (1 << 48) - 1;
 const NAME: u64 = 8;
 const CLASS: u64 = 16;
 const CLASS_NAME: u64 = 8;
@@ -104,11 +107,14 @@ pub(super) fn find<'d>(file: impl object::ReadRef<'d>, layout: &Layout) -> Resul
         number: of_file + FIRST_LINE as u32,
         file: of_file,
         name: NAME as u32,
+        class: CLASS as u32,
+        class_name: CLASS_NAME as u32,
         builtin: BUILTIN.into(),
         text_head: HASH as u32,
         is_hash_first: true,
         characters: CHARACTERS as u32,
         end_bytes: END as u32,
+        line: OPERATION_LINE as u32,
         ..List::default()
     };
     Ok(Some(Php { runtime, eval, offsets: Offsets { list, file: of_file, len, operations } }))
@@ -132,11 +138,8 @@ pub(super) fn read(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Fo
 
 fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Code> {
     let known = checked(memory, of, at).filter(|known| known.check == check)?;
-    let class = word(memory, at.checked_add(CLASS)?)?;
-    let class = if class == 0 { None } else { string(memory, class.checked_add(CLASS_NAME)?) };
     let own = if known.name.is_empty() { MAIN.to_vec() } else { known.name };
-    let name =
-        class.filter(|it| !it.0.is_empty()).map_or(own.clone(), |it| [&it.0[..], b"::", &own].concat());
+    let name = if known.class.is_empty() { own } else { [&known.class[..], b"::", &own].concat() };
     if known.is_builtin {
         return Some(Code {
             place: apart(at, SHOWN)?,
@@ -157,7 +160,7 @@ fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Co
     {
         let line = u32::from_le_bytes(*operation.get(OPERATION_LINE..)?.first_chunk()?);
         // Then these are no operations of it.
-        (known.first_line..=last_line).contains(&line).then_some(())?;
+        (line >= known.first_line && (line <= last_line || last_line < known.first_line)).then_some(())?;
         if lines.last().is_none_or(|last| last.1 != line) {
             lines.push((off, line));
         }
@@ -177,10 +180,22 @@ fn function(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Option<Co
 /// some operations only. Native code that it calls uses these registers for other things: then they hold no operation of this function.
 pub(super) fn instruction(code: &Code, frame: &InterpretedFrame) -> u64 {
     let is_known = !code.is_builtin && (frame.is_in_registers || !frame.is_innermost);
-    let len = code.place.end - code.place.start;
-    let off =
-        frame.instruction.checked_sub(code.instructions).filter(|off| off % OPERATION == 0 && *off < len);
-    code.place.start.saturating_add(off.filter(|_| is_known).map_or(UNKNOWN, |off| off + SHOWN))
+    let off = operation(code, frame).filter(|_| is_known).map_or(UNKNOWN, |off| off + SHOWN);
+    code.place.start.saturating_add(off)
+}
+
+/// Returns how far behind the first operation that of a frame is; `None` if it is none of this function.
+fn operation(code: &Code, frame: &InterpretedFrame) -> Option<u64> {
+    let off = (frame.instruction & ADDRESS).checked_sub(code.instructions)?;
+    (off % OPERATION == 0 && off < code.place.end - code.place.start).then_some(off)
+}
+
+/// Returns false if the operation of a frame has had another line than it has in the function: then other operations lie there now.
+pub(super) fn agrees(code: &Code, frame: &InterpretedFrame) -> bool {
+    let Some(off) = operation(code, frame).filter(|_| !code.is_builtin) else { return true };
+    let after = code.lines.partition_point(|line| line.off <= off + SHOWN);
+    let line = after.checked_sub(1).map_or(0, |last| code.lines[last].line);
+    line == 0 || line as u16 == (frame.instruction >> 48) as u16
 }
 
 /// What tells a function from others at its address.
@@ -188,6 +203,7 @@ struct Checked {
     check: u32,
     is_builtin: bool,
     name: Vec<u8>,
+    class: Vec<u8>,
     file: Vec<u8>,
     first_line: u32,
 }
@@ -198,14 +214,17 @@ fn checked(memory: &Memory<'_>, of: &Offsets, at: u64) -> Option<Checked> {
     let of_file = at.checked_add(of.file.into())?;
     let (file, file_hash, first_line) = match kind {
         BUILTIN => Default::default(),
-        USER => {
+        USER | EVAL_CODE => {
             let (file, hash) = string(memory, of_file)?;
             (file, hash, half(memory, of_file.checked_add(FIRST_LINE)?)?)
         }
         _ => return None,
     };
-    let check = mixed(first_line, file_hash, name_hash);
-    Some(Checked { check, is_builtin: kind == BUILTIN, name, file, first_line })
+    let class = word(memory, at.checked_add(CLASS)?)?;
+    let (class, class_hash) =
+        if class == 0 { Default::default() } else { string(memory, class.checked_add(CLASS_NAME)?)? };
+    let check = mixed(first_line, file_hash, name_hash, class_hash, 0);
+    Some(Checked { check, is_builtin: kind == BUILTIN, name, class, file, first_line })
 }
 
 fn is_same(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> bool {

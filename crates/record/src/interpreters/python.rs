@@ -43,7 +43,7 @@ pub(crate) struct Offsets {
     pub(super) line_table: Lines,
     pub(super) first_line: u32,
     pub(super) number: u32,
-    /// The number alone does not tell it from others: the texts of file and name do, too.
+    /// The number alone does not tell it from others: file, name and lines do, too.
     pub(super) is_told_by_name: bool,
     pub(super) instructions: u32,
     /// The instructions are an object of their own.
@@ -88,12 +88,16 @@ const OF_3_11: Offsets = Offsets {
         instruction_register: 0,
         number: 72,
         file: 112,
-        name: 120,
+        name: 128,
+        class: 0,
+        class_name: 0,
+        lines: 136,
         builtin: 0,
         text_head: 16,
         is_hash_first: false,
         characters: 48,
         end_bytes: 32,
+        line: 0,
     },
     file: 112,
     name: 120,
@@ -121,6 +125,7 @@ const OF_3_12: Offsets = Offsets {
         number: 68 + NUMBER_BEHIND_LINE,
         file: 0,
         name: 0,
+        lines: 0,
         ..OF_3_11.list
     },
     first_line: 68,
@@ -150,6 +155,7 @@ const OF_3_10: Offsets = Offsets {
         number: 40,
         file: 104,
         name: 112,
+        lines: 120,
         ..OF_3_11.list
     },
     file: 104,

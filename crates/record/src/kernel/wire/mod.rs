@@ -13,7 +13,7 @@ use crate::foreign::Meta;
 use crate::skeleton::types::{
     account_moment, cgroup_record, cpu_time_record, file_key, interpreted_flags, interpreted_frame,
     interpreted_record, limits, no_table_record, page_record, record_head, record_type, registers_record,
-    sample_record, stack_record, task_record, wait_flags, wait_record,
+    sample_record, stack_record, task_record, wait_flags, wait_record, walk_end,
 };
 pub(crate) use process::Process;
 #[cfg(test)]
@@ -214,6 +214,8 @@ impl Stack<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interpreted<'a> {
     pub(crate) number: u64,
+    /// They come to the outermost one.
+    pub(crate) is_whole: bool,
     frames: &'a [u8],
 }
 
@@ -238,7 +240,7 @@ pub(crate) struct InterpretedFrame {
 impl<'a> Interpreted<'a> {
     #[cfg(test)]
     pub(crate) fn of(number: u64, frames: &'a [u8]) -> Self {
-        Self { number, frames }
+        Self { number, is_whole: true, frames }
     }
 
     /// Returns the functions, the innermost first.
@@ -400,7 +402,8 @@ fn interpreted(bytes: &[u8]) -> Option<Interpreted<'_>> {
     let len = usize::from(u16_at(bytes, offset_of!(interpreted_record, len))?);
     let frames = bytes.get(offset_of!(interpreted_record, frames)..)?;
     let frames = frames.get(..len * size_of::<interpreted_frame>())?;
-    Some(Interpreted { number: u64_at(bytes, offset_of!(interpreted_record, number))?, frames })
+    let is_whole = u16_at(bytes, offset_of!(interpreted_record, end))? == walk_end::WALK_ROOT.0 as u16;
+    Some(Interpreted { number: u64_at(bytes, offset_of!(interpreted_record, number))?, is_whole, frames })
 }
 
 fn head(bytes: &[u8]) -> Option<Head<'_>> {
