@@ -9,6 +9,9 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
+
+use super::flow::MAX_CODE;
 use super::methods::Methods;
 use super::scopes::{Places, ScopeFields, Scopes};
 use super::structs::{Field, Reader, Structs, in_bytes};
@@ -32,6 +35,10 @@ const MAX_BLOB_NAME: usize = 128;
 const MAX_FRAME_WORDS: i64 = 1 << 20;
 /// The version since when no byte of a compressed number is 0.
 const NO_ZERO_SINCE: u64 = 20;
+/// The most different pieces of code that are looked up which a method calls.
+const MAX_CALLED: usize = 64;
+/// Parts of the names of code that never returns to its caller.
+const FINAL: [&[u8]; 5] = [b"uncommon", b"deopt", b"throw", b"exception", b"unwind"];
 /// The least bytes of a head, and the bytes of the cache that are read at once.
 const MIN_HEAD: usize = 64;
 const WINDOW: usize = 128 << 10;
@@ -302,9 +309,33 @@ impl Cache {
         self.piece(&head, piece.block.start, piece.shift).as_ref() == Some(piece)
     }
 
-    /// Reads the debug information of a method.
-    pub(super) fn scopes(&self, memory: &Memory<'_>, piece: &Piece) -> Option<Scopes> {
-        self.scopes.as_ref()?.read(Reader::any(memory), piece.debug.as_ref()?, piece.method)
+    /// Reads the debug information of a method, and between which of its entries the code is a straight line.
+    pub(super) fn scopes(&self, memory: &Memory<'_>, heaps: &[Segments], piece: &Piece) -> Option<Scopes> {
+        let mut scopes =
+            self.scopes.as_ref()?.read(Reader::any(memory), piece.debug.as_ref()?, piece.method)?;
+        let len = piece.code.end - piece.code.start;
+        if cfg!(target_arch = "x86_64") && len <= MAX_CODE {
+            let code = memory.read_up_to(piece.code.start, len as usize);
+            let mut known = FxHashMap::default();
+            scopes.follow(&code, |off| {
+                let target = piece.code.start.wrapping_add(off);
+                let is_known = known.len() < MAX_CALLED || known.contains_key(&target);
+                let mut returns = || piece.code.contains(&target) || self.returns(memory, heaps, target);
+                is_known && *known.entry(target).or_insert_with(&mut returns)
+            });
+        }
+        Some(scopes)
+    }
+
+    /// Returns true if code that a method calls returns to it, as all does but what throws the method away.
+    fn returns(&self, memory: &Memory<'_>, heaps: &[Segments], address: u64) -> bool {
+        let heap = heaps.iter().find(|heap| heap.memory.contains(&address));
+        let Some(piece) = heap.and_then(|heap| self.find(memory, heap, address)) else { return false };
+        let called = Reader::any(memory).bytes(piece.called, MAX_BLOB_NAME);
+        called.is_some_and(|called| {
+            let name = called.split(|byte| *byte == 0).next().unwrap_or_default();
+            !FINAL.iter().any(|part| name.windows(part.len()).any(|it| it.eq_ignore_ascii_case(part)))
+        })
     }
 
     /// Returns where the frames of the interpreter have what they run.

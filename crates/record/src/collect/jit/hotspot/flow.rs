@@ -94,6 +94,65 @@ pub(super) fn follow(code: &[u8], words: u64) -> Option<Flow> {
     Some(Flow { made_at, exceptions })
 }
 
+/// How code gets from one offset to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In one straight line, and from nowhere else.
+    Straight,
+    /// The same, if what is called before the first offset returns: the code at this distance from the begin.
+    After(u64),
+    Unknown,
+}
+
+/// Returns how code gets from each of these offsets of instructions, ascending, to the next one. The last instruction may call.
+pub(super) fn ways(code: &[u8], offs: &[u64]) -> Vec<Way> {
+    let (mut ways, mut targets, mut before) = (Vec::new(), Vec::new(), Way::Unknown);
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    // The first stretch lies before the first offset, and the last one behind all: they only have targets.
+    let (starts, ends) = ([0].into_iter().chain(offs.iter().copied()), offs.iter().copied());
+    for (start, end) in starts.zip(ends.chain([code.len() as u64])) {
+        if decoder.set_position(start as usize).is_err() {
+            return Vec::new();
+        }
+        decoder.set_ip(start);
+        let (mut at, mut last, mut is_straight) = (start, Way::Straight, true);
+        while at < end && decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            is_straight &= last == Way::Straight;
+            last = match instruction.flow_control() {
+                FlowControl::Next if instruction.mnemonic() != Mnemonic::Hlt => Way::Straight,
+                FlowControl::Call => Way::After(instruction.near_branch_target()),
+                // What is called so is a method, or its adapter: it returns.
+                FlowControl::IndirectCall => Way::After(0),
+                // The table of a `switch`: nobody knows to where.
+                FlowControl::IndirectBranch if instruction.op0_kind() == OpKind::Memory => return Vec::new(),
+                _ => Way::Unknown,
+            };
+            if last == Way::Unknown {
+                targets.push(instruction.near_branch_target());
+            }
+            at = instruction.next_ip();
+        }
+        let is_straight = is_straight && at == end && last != Way::Unknown;
+        ways.push((start, end, if is_straight { before } else { Way::Unknown }));
+        before = match last {
+            // Instructions do not meet the offset.
+            _ if at != end => Way::Unknown,
+            Way::After(target) => Way::After(target),
+            Way::Straight | Way::Unknown => Way::Straight,
+        };
+    }
+    targets.sort_unstable();
+    let is_entered = |(start, end, way): &(u64, u64, Way)| {
+        // What jumps to the first instruction runs it; what jumps behind a call was not in the call.
+        let from = start + u64::from(*way == Way::Straight);
+        let first = targets.partition_point(|target| *target < from);
+        targets.get(first).is_some_and(|target| target < end)
+    };
+    ways.iter().skip(1).map(|it| if is_entered(it) { Way::Unknown } else { it.2 }).collect()
+}
+
 /// Returns the frame after an instruction.
 fn after(instruction: &Instruction, frame: Frame, words: u64) -> State {
     let (cfa, is_saved) = match frame {

@@ -117,18 +117,18 @@ impl HotSpot {
         self.tries = 0;
         self.known.begin(now_ns);
         let (mut left, mut missed) = (Vec::new(), BTreeSet::new());
-        for heap in heaps {
+        for heap in &heaps {
             for address in hits.of(Avma(heap.memory.start), Avma(heap.memory.end)) {
                 if Instant::now() >= until {
                     left.push(*address);
-                } else if self.find(memory, &heap, address.0, now_ns).is_none()
+                } else if self.find(memory, heap, address.0, now_ns).is_none()
                     && !self.missed.contains(address)
                 {
                     missed.insert(*address);
                 }
             }
         }
-        self.read_lines(memory, until);
+        self.read_lines(memory, &heaps, until);
         self.read_interpreted(memory, now_ns, until);
         // Code may be there, and its block not marked yet: such an address is looked up once more.
         left.extend(&missed);
@@ -202,7 +202,7 @@ impl HotSpot {
     }
 
     /// Reads lines and inlined methods until a time, of the code at the highest addresses first. Names and frames of all code come before.
-    fn read_lines(&mut self, memory: &Memory<'_>, until: Instant) {
+    fn read_lines(&mut self, memory: &Memory<'_>, heaps: &[cache::Segments], until: Instant) {
         let Some(cache) = &self.cache else { return };
         self.unread.sort_unstable();
         while let Some(address) = self.unread.last()
@@ -213,7 +213,8 @@ impl HotSpot {
             let from = found.as_ref().map_or(*address, |it| Avma(it.piece.code.start));
             let from = self.unread.partition_point(|address| *address < from);
             let addresses = self.unread.split_off(from);
-            let left = found.map_or(0, |it| it.read_lines(memory, cache, &mut self.known, &addresses, until));
+            let left = found
+                .map_or(0, |it| it.read_lines(memory, (cache, heaps), &mut self.known, &addresses, until));
             self.unread.extend(&addresses[..left]);
         }
     }
@@ -340,13 +341,13 @@ impl Found {
     fn read_lines(
         &mut self,
         memory: &Memory<'_>,
-        cache: &Cache,
+        (cache, heaps): (&Cache, &[cache::Segments]),
         known: &mut Known,
         addresses: &[Avma],
         until: Instant,
     ) -> usize {
         let Some(methods) = cache.methods.as_ref().filter(|_| self.kind == Kind::Method) else { return 0 };
-        let new = self.lines.is_none().then(|| Lines::new(cache.scopes(memory, &self.piece), known));
+        let new = self.lines.is_none().then(|| Lines::new(cache.scopes(memory, heaps, &self.piece), known));
         let Some(lines) = new.as_ref().or(self.lines.as_ref()) else { return 0 };
         let (mut fresh, mut left) = (Fresh::default(), addresses.len());
         for address in addresses.iter().rev() {

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::read_at::u64_at;
 use super::compressed::Numbers;
+use super::flow::{Way, ways};
 use super::structs::{Field, Reader, Structs, in_bytes};
 
 /// The most bytes that are read of a compiled method.
@@ -63,6 +64,8 @@ pub(super) struct Places {
 pub(super) struct Scopes {
     /// Offsets in the code, ascending, and positions of scopes.
     entries: Vec<(u64, u32)>,
+    /// Whether code gets from each entry to the next one in a straight line, and from nowhere else.
+    is_straight: Vec<bool>,
     scopes: Vec<Scope>,
 }
 
@@ -253,15 +256,30 @@ impl Scopes {
         self.entries.len() + self.scopes.len()
     }
 
+    /// Finds between which entries the code is a straight line. `returns` says whether what is called does, given its distance from the begin of
+    /// the code.
+    pub(super) fn follow(&mut self, code: &[u8], mut returns: impl FnMut(u64) -> bool) {
+        let offs: Vec<u64> = self.entries.iter().map(|entry| entry.0).collect();
+        let is_straight = |way: Way| match way {
+            Way::Straight => true,
+            Way::After(target) => returns(target),
+            Way::Unknown => false,
+        };
+        self.is_straight = ways(code, &offs).into_iter().map(is_straight).collect();
+    }
+
     /// Returns what is known of the code at an offset that was hit: of the call before it, if one returns there, and of the code from it on,
-    /// or around it. That lies between two entries, and is in the methods in which both are.
+    /// or around it. That lies between two entries, and is in the methods in which both are if code gets straight from one to the other:
+    /// compilers put code of other methods between them.
     pub(super) fn at(&self, off: u64) -> [Option<Stretch>; 2] {
         let behind = self.entries.partition_point(|entry| entry.0 <= off);
         let before = behind.checked_sub(1).and_then(|at| self.entries.get(at));
         let call = before.filter(|entry| entry.0 == off && off > 0);
         let call = call.map(|entry| Stretch { off: off - 1, places: self.places(entry.1), or: None });
         let from = before.map_or(0, |entry| entry.0);
-        let common = before.zip(self.entries.get(behind)).map(|(one, other)| {
+        let is_straight = behind.checked_sub(1).and_then(|at| self.is_straight.get(at)) == Some(&true);
+        let between = before.zip(self.entries.get(behind)).filter(|_| is_straight);
+        let common = between.map(|(one, other)| {
             let (one, other) = (self.places(one.1), self.places(other.1));
             common(from, &one, &other)
         });

@@ -1,4 +1,4 @@
-use super::flow::{Flow, follow};
+use super::flow::{Flow, Way, follow, ways};
 use std::sync::Arc;
 
 use super::frame::Frame;
@@ -443,6 +443,31 @@ fn a_method_has_its_frame_from_the_instruction_on_that_makes_it() {
     // It ends: a jump to itself, and one back that pushes more each time.
     assert!(follow(&[&begin[..], &[0xeb, 0xfe]].concat(), 4).is_some());
     assert_eq!(known(&[&begin[..], &[0x51, 0xeb, 0xfd]].concat(), 4, &[5, 6]), [None, None]);
+}
+
+#[test]
+fn code_between_two_offsets_is_a_straight_line_or_unknown() {
+    let [nop, call, jump] = [&[0x90][..], &[0xe8, 0xfb, 0, 0, 0], &[0xeb, 0x00]];
+    let of = |parts: &[&[u8]], offs: &[u64]| ways(&parts.concat(), offs);
+    assert_eq!(of(&[nop; 8], &[1, 3, 8]), [Way::Straight, Way::Straight, Way::Straight]);
+    // It ends with a call, which the next one follows.
+    assert_eq!(of(&[nop, nop, call, nop, nop], &[1, 7, 8])[..2], [Way::Straight, Way::After(0x102)]);
+    // Something else comes behind a call, a jump and a stop, or the instructions do not meet the offset.
+    assert_eq!(of(&[nop, call, nop, nop], &[0, 7])[0], Way::Unknown);
+    for stop in [jump, &[0x74, 0], &[0xc3], &[0xf4], &[0xcc], &[0x0f, 0x0b], &[0x06]] {
+        assert_eq!(of(&[nop, nop, stop, nop], &[1, 2 + stop.len() as u64])[0], Way::Unknown, "{stop:?}");
+    }
+    assert_eq!(of(&[nop, call, nop], &[0, 3, 6])[..2], [Way::Unknown; 2]);
+    // What follows a jump is entered elsewhere: at its begin, or inside.
+    assert_eq!(of(&[nop, jump, nop, nop, nop], &[3, 5])[0], Way::Straight);
+    assert_eq!(of(&[nop, &[0xeb, 0x01], nop, nop, nop], &[3, 5])[0], Way::Unknown);
+    assert_eq!(of(&[nop, nop, &[0xeb, 0xfd]], &[1, 2])[0], Way::Straight);
+    // Behind a call nothing else may come.
+    assert_eq!(of(&[call, nop, nop, &[0xeb, 0xfc]], &[5, 7])[0], Way::Unknown);
+    // jmp *(%rax,%rbx)
+    assert_eq!(of(&[nop, nop, nop, &[0xff, 0x24, 0x18]], &[0, 2]), []);
+    // Offsets outside.
+    assert_eq!(of(&[nop], &[1, 2, 9]), []);
 }
 
 #[test]
