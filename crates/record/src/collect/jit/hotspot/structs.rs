@@ -95,7 +95,7 @@ impl Structs {
 fn width(kind: &str) -> u8 {
     match kind {
         "bool" | "char" | "u1" | "jbyte" | "uint8_t" => 1,
-        "short" | "u2" | "jshort" | "int16_t" | "uint16_t" => 2,
+        "short" | "unsigned short" | "u2" | "jshort" | "int16_t" | "uint16_t" => 2,
         "int" | "u4" | "jint" | "int32_t" | "uint32_t" | "unsigned int" | "uint" => 4,
         _ => 8,
     }
