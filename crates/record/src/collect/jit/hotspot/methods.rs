@@ -39,7 +39,8 @@ pub(super) struct Methods {
     symbol_len: Field,
     symbol: Field,
     pool_bytes: u64,
-    source: Option<Field>,
+    /// In the pool, or in JDK 8 (`Err`) in the class.
+    source: Option<Result<Field, Field>>,
     lines: Option<LineFields>,
 }
 
@@ -103,6 +104,11 @@ impl Methods {
                 zero,
             })
         };
+        let source = || {
+            let index = |name: &str| field(&[name]).filter(|it| it.width == 2);
+            let in_class = || index("InstanceKlass._source_file_name_index").map(Err);
+            index("ConstantPool._source_file_name_index").map(Ok).or_else(in_class)
+        };
         Some(Self {
             constant: field(&["Method._constMethod"])?,
             pool: field(&["ConstMethod._constants"])?,
@@ -112,8 +118,7 @@ impl Methods {
             symbol_len: field(&["Symbol._length"])?,
             symbol: field(&["Symbol._body"])?,
             pool_bytes: structs.size("ConstantPool")?,
-            source: field(&["ConstantPool._source_file_name_index", "InstanceKlass._source_file_name_index"])
-                .filter(|it| it.width == 2),
+            source: source(),
             lines: lines(),
         })
     }
@@ -171,7 +176,11 @@ impl Methods {
 
     /// Reads the path of the source file below the folder of all packages.
     fn file(&self, memory: Reader<'_>, class: &Class) -> Option<Vec<u8>> {
-        let entry = class.pool.number(memory, self.source?).filter(|entry| *entry > 0)?;
+        let entry = match self.source? {
+            Ok(field) => class.pool.number(memory, field)?,
+            Err(field) => memory.number(class.pool.number(memory, self.holder)?, field)?,
+        };
+        (entry > 0).then_some(())?;
         let name = self.constant(memory, &class.pool, entry)?;
         let package = class.name.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let mut path = [&class.name[..package], &name].concat();
