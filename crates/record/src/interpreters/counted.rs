@@ -1,8 +1,8 @@
 //! Which machine frames run which functions, where nothing but their number tells it.
 //!
 //! Each run of the eval loop has a machine frame in it. So the runs and these frames belong together one by one, from the outside on. If there are
-//! not as many of both, a run is being entered or left, and which one cannot be told: what a function has kept is given back while its run is still on the stack.
-//! Then nothing is said about this stack.
+//! not as many of both, nobody knows which one has no partner, and nothing is said about this stack: a run is being entered or left (PHP gives back
+//! what a function has kept while its run is still on the stack), or functions are missing in the list (generators, fibers, long lists).
 
 use std::ops::Range;
 
