@@ -234,7 +234,8 @@ static long list_step(__u32 i, struct interpreted **context)
 	struct list_walk *walk = &into->list;
 	struct interpreted_frame *to;
 	__u64 frame = walk->frame;
-	__u32 at = walk->base + i, bytes, line = 0;
+	__u32 at = walk->len, bytes, line = 0;
+	bool is_on_stack, is_innermost = at == walk->base;
 
 	if (!frame) {
 		walk->end = WALK_ROOT;
@@ -243,7 +244,7 @@ static long list_step(__u32 i, struct interpreted **context)
 	if (at >= MAX_INTERPRETED_FRAMES)
 		return 1;
 	if (of->outer_run && frame == walk->outer_frame) {
-		if (i)
+		if (!is_innermost)
 			end_run(into, walk->run, at);
 		next_run(into, walk->outer_run);
 	}
@@ -256,10 +257,14 @@ static long list_step(__u32 i, struct interpreted **context)
 	to->code = into->words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
 	to->instruction = into->words[of->instruction / 8 & (FRAME_WORDS - 1)];
 	walk->frame = into->words[of->previous / 8 & (FRAME_WORDS - 1)];
-	to->flags = i ? 0 : INTERPRETED_INNERMOST;
+	is_on_stack = frame - walk->low < walk->high - walk->low;
+	/* PHP 7.4 puts frames without a function between a function and those that its native code calls. */
+	if (of->entered && is_on_stack && !to->code)
+		return 0;
+	to->flags = is_innermost ? INTERPRETED_INNERMOST : 0;
 	if (into->words[of->flags / 8 & (FRAME_WORDS - 1)] & of->entered)
 		to->flags |= INTERPRETED_ENTERED;
-	if (!i && of->frame_register && frame == into->frame_register) {
+	if (is_innermost && of->frame_register && frame == into->frame_register) {
 		to->instruction = into->instruction_register;
 		to->flags |= INTERPRETED_IN_REGISTERS;
 	}
@@ -273,7 +278,7 @@ static long list_step(__u32 i, struct interpreted **context)
 	to->check = into->last_check;
 	to->machine_frame = 0;
 	walk->len = at + 1;
-	if (!of->outer_run && !of->entered && frame - walk->low < walk->high - walk->low)
+	if (!of->outer_run && !of->entered && is_on_stack)
 		end_run(into, frame, at + 1);
 	return 0;
 }
