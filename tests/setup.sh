@@ -86,6 +86,8 @@ test)
 	has node || want nodejs
 	has php || want php-cli
 	has javac || want default-jdk-headless
+	has erlc || want erlang-base
+	has perl || want perl
 	# What shows the page of `icecore-report html` (tests/page/). Ubuntu's packages of Chromium are stubs of a snap, which needs a
 	# running snapd.
 	has npm || want npm

@@ -247,13 +247,11 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         }
         Reason::ImageUnreadable | Reason::NotAFile => format!(": files cannot be read here; {missing}"),
         Reason::NoSymbol => format!(": debug files are not here (-dbgsym, -debuginfo); {missing}"),
-        Reason::Jit => match facts.runtime {
+        Reason::Jit => match facts.runtime.and_then(Runtime::remedy) {
             _ if facts.settings.embed == EmbedMode::NONE => {
                 ": most of them are JIT code, of which --embed none takes no names".to_owned()
             }
-            Some(runtime) => {
-                format!(": most of them are JIT code; to have its names, {}", runtime.remedy())
-            }
+            Some(remedy) => format!(": most of them are JIT code; to have its names, {remedy}"),
             None => ": most of them are JIT code".to_owned(),
         },
         Reason::KernelSymbolMissing if facts.settings.is_foreign => {

@@ -11,6 +11,7 @@ use std::path::Path;
 use icecore_format::records::{EmbedMode, LeftOut};
 use serde::Serialize;
 
+use icecore_analysis::quality::runtimes::{self, Runtime};
 use icecore_profile::map::Map;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
@@ -79,6 +80,8 @@ pub struct Missing {
     lines_count: u64,
     /// The share of all frames that no file would name, by reason.
     others: BTreeMap<&'static str, f64>,
+    /// Interpreters of which no function is shown.
+    interpreters: Vec<Silent>,
     #[serde(skip)]
     shows_paths: bool,
 }
@@ -108,6 +111,17 @@ pub struct LackingImage {
     /// The package of this machine's distribution that has the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     package: Option<String>,
+}
+
+/// An interpreter whose functions no stack of a process shows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Silent {
+    name: &'static str,
+    /// The share of the weight of samples in it.
+    samples_share: f64,
+    samples: u64,
+    /// Which of its versions show their functions, and how.
+    advice: Option<&'static str>,
 }
 
 /// A requested file that the recording lacks, or has only in part.
@@ -185,9 +199,25 @@ impl Missing {
             lines,
             lines_count,
             others: others.into_iter().map(|(reason, frames)| (reason, share(frames))).collect(),
+            interpreters: silent(report),
             shows_paths: options.paths,
         }
     }
+}
+
+/// Lists the interpreters of which no function is shown; none if the recording is to have no names.
+fn silent(report: &Report<'_>) -> Vec<Silent> {
+    if report.loaded.tables.session.embed == EmbedMode::NONE {
+        return Vec::new();
+    }
+    let whole = report.profile.whole();
+    let row = |(runtime, amount): (Runtime, Amount)| Silent {
+        name: runtime.name(),
+        samples_share: amount.share_of(whole),
+        samples: amount.samples,
+        advice: runtime.advice(),
+    };
+    runtimes::silent(report).into_iter().map(row).collect()
 }
 
 /// Says which packages have the debug files of images that are here.

@@ -1,6 +1,8 @@
-//! Tests the files of runtimes: jitdump files, and the perf maps of Node.js and Python.
+//! Tests the files of runtimes: jitdump files, and the perf maps of Node.js, Python, Erlang and PHP.
 
-use icecore_tests::machine::{Recorded, jit, needs};
+use std::path::Path;
+
+use icecore_tests::machine::{Recorded, Sample, jit, needs, report};
 
 use super::{FIRST, OPTIONS, SECOND, assert_named, leaves, names};
 
@@ -92,4 +94,73 @@ fn root_functions_of_python_are_named() {
     let hot =
         samples.iter().filter(|sample| sample.names("user").first() == Some(&"py::hot:/srv/app.py")).count();
     assert!(hot * 2 > samples.len() && hot > 50, "{hot} of {}", samples.len());
+}
+
+/// Erlang's JIT keeps frame pointers if it writes a map, so its stacks are whole up to the first function of its process.
+#[test]
+fn root_functions_of_erlang_are_named_and_have_their_callers() {
+    needs("erl", &["-noshell", "-eval", "jit = erlang:system_info(emu_flavor), halt()."]);
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let known = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/known.erl");
+    // It leaves its map and its jitdump.
+    let run = format!(
+        "cd '{}' && erlc '{}' || exit; erl +JPperf true -noshell -run known main 1500 & \
+         wait; rm /tmp/perf-$!.map /tmp/jit-$!.dump",
+        folder.path().display(),
+        known.display()
+    );
+    let recorded = Recorded::new(&OPTIONS, &["sh", "-c", &run]);
+    let samples = recorded.samples(&[]);
+    let stacks: Vec<Vec<&str>> = samples.iter().map(|sample| sample.names("user")).collect();
+    let spins: Vec<_> = stacks.iter().filter(|names| names.first() == Some(&"known:spin/1")).collect();
+    let is_whole = |names: &[&str]| {
+        let deep = names.iter().skip(1).take_while(|name| **name == "known:deep/2").count();
+        deep == 21 && names.get(22..24) == Some(&["known:outer/1", "known:work/1"])
+    };
+    let whole = spins.iter().filter(|names| is_whole(names)).count();
+    assert!(
+        spins.len() > 300 && whole * 100 >= spins.len() * 99,
+        "{whole} of {}: {:?}",
+        spins.len(),
+        spins[0]
+    );
+}
+
+/// What PHP's JIT makes of a loop.
+const PHP: &str = "function hot() { for ($i = 0, $n = 0; $i < 100000; $i++) $n += $i % 7; return $n; }\n\
+                   for ($end = microtime(true) + 0.9; microtime(true) < $end;) hot();";
+
+#[test]
+fn root_functions_of_the_jit_of_php_are_named() {
+    needs("php", &["-r", "exit(extension_loaded('Zend OPcache') ? 0 : 1);"]);
+    // Without the last one it compiles no file that is younger than two seconds.
+    let jit = "-d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=32M \
+               -d opcache.file_update_protection=0";
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let script = folder.path().join("hot.php");
+    std::fs::write(&script, format!("<?php {PHP}")).expect("room");
+    let run = |options: &str| {
+        let run = format!("php {jit} {options} '{}' & wait; rm -f /tmp/perf-$!.map", script.display());
+        Recorded::new(&OPTIONS, &["sh", "-c", &run])
+    };
+    let named = run("-d opcache.jit_debug=16");
+    let samples = named.samples(&[]);
+    let is_it = |sample: &&Sample| sample.names("user").first().is_some_and(|name| name.contains("$hot$"));
+    let hot = samples.iter().filter(is_it).count();
+    assert!(hot * 2 > samples.len() && hot > 50, "{hot} of {}", samples.len());
+    // Without a map the report says how to get one, though the recorder has read functions of PHP that the JIT did not compile.
+    let plain = run("");
+    let told = report(&["missing".as_ref(), plain.path().as_os_str()]);
+    assert!(told.contains("opcache.jit_debug=16"), "{told}");
+}
+
+/// Perl has no JIT and no map: the report says that nothing will show its functions.
+#[test]
+fn root_functions_of_perl_are_said_not_to_be_shown() {
+    needs("perl", &["-e", "1"]);
+    let script =
+        "sub hot { my $n = 0; $n += $_ for 1..1000; $n } my $end = time + 2; hot() while time < $end;";
+    let recorded = Recorded::new(&OPTIONS, &["perl", "-e", script]);
+    let perl = &recorded.json("missing", &[])["interpreters"][0];
+    assert!(perl["name"] == "Perl" && perl["samples_share"].as_f64() > Some(0.9), "{perl}");
 }

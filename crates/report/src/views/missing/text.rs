@@ -1,7 +1,7 @@
 //! Writes the page.
 
-use super::{LackingImage, Missing, Tried};
-use icecore_analysis::quality::runtimes;
+use super::{LackingImage, Missing, Silent, Tried};
+use icecore_analysis::quality::runtimes::{self, Runtime};
 use icecore_format::records::EmbedMode;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
@@ -33,10 +33,11 @@ impl Missing {
             let embeds_none = report.loaded.tables.session.embed == EmbedMode::NONE;
             let runtime =
                 self.others.contains_key(Reason::Jit.code()).then(|| runtimes::nameless(report)).flatten();
-            if let Some(runtime) = runtime.filter(|_| !embeds_none) {
-                page.item("", &format!("JIT code has names if its process tells them: {}", runtime.remedy()));
+            if let Some(remedy) = runtime.filter(|_| !embeds_none).and_then(Runtime::remedy) {
+                page.item("", &format!("JIT code has names if its process tells them: {remedy}"));
             }
         }
+        self.interpreters_text(page);
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
             page.gap();
             let file = icecore_text::path::quoted(report.loaded.path);
@@ -86,6 +87,17 @@ impl Missing {
             for line in &row.get {
                 detail(page, "get", line);
             }
+        }
+    }
+
+    fn interpreters_text(&self, page: &mut Page) {
+        if !self.interpreters.is_empty() {
+            page.gap();
+        }
+        for Silent { name, samples_share, advice, .. } in &self.interpreters {
+            let advice = advice.map(|advice| format!(": {advice}")).unwrap_or_default();
+            let share = percent(*samples_share);
+            page.item("not shown", &format!("functions of {name}, in {share} of samples{advice}"));
         }
     }
 
