@@ -173,6 +173,10 @@ fn filters_that_match_nothing_say_what_there_is() {
     says(&["--host", "statoin"], "; did you mean `station`?");
     says(&["--focus", "no such function"], "no function matches --focus `no such function`: ");
     says(&["--focus", "VFS_"], " would with --ignore-case");
+    says(
+        &["--language", "php"],
+        "no function of the chosen samples is of --language php, and none of another",
+    );
     let found = ["--comm", "make,*worker*", "--cpu", "0-9", "--focus", "VFS_", "-i"];
     let (code, out, err) =
         run_in(dir.path(), &[&["top", "DIR/story.icecore", "--kernel"], &found[..]].concat());

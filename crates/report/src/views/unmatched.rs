@@ -7,7 +7,7 @@ use icecore_text::glob::is_like;
 
 use icecore_profile::map::Map;
 use icecore_profile::named::NamePattern;
-use icecore_profile::named::names::Names;
+use icecore_profile::named::names::{Function, Names};
 use icecore_profile::named::pipeline::{Loaded, Report};
 use icecore_profile::recording::cgroups::is_below;
 use icecore_profile::recording::events::ChosenEvents;
@@ -45,7 +45,9 @@ pub(crate) fn unmatched(report: &Report<'_>, located: &Located) -> Vec<String> {
             said.extend(all.unmatched("of the CPU", &[wanted.to_string()], All::cpus, is_of));
         }
     }
-    said.extend(report.loaded.patterns.focus.as_ref().and_then(|focus| out_of_focus(report, located, focus)));
+    let patterns = &report.loaded.patterns;
+    said.extend(patterns.focus.as_ref().and_then(|focus| out_of_focus(report, located, focus)));
+    said.extend(patterns.language.as_ref().and_then(|it| out_of_language(&report.profile.names, it)));
     said
 }
 
@@ -146,6 +148,23 @@ fn out_of_focus(report: &Report<'_>, located: &Located, focus: &NamePattern) -> 
     Some(format!("no function matches --focus `{focus}`{so}"))
 }
 
+/// Says that no function is of a language, and of which others some are; `None` if one is.
+fn out_of_language(names: &Names, wanted: &str) -> Option<String> {
+    let mut functions: Map<String, u64> = Map::default();
+    for language in names.functions.iter().filter_map(Function::language_name) {
+        *functions.entry(language).or_default() += 1;
+    }
+    let known = by_samples(functions);
+    if known.iter().any(|language| language == wanted) {
+        return None;
+    }
+    let there = match known[..] {
+        [] => ", and none of another one that it takes".to_owned(),
+        _ => format!(": some are of {}", known.join(", ")),
+    };
+    Some(format!("no function of the chosen samples is of --language {wanted}{there}"))
+}
+
 /// Refuses a pattern that is no regular expression and no name of a function either.
 pub(crate) fn refuse_broken(report: &Report<'_>) -> anyhow::Result<()> {
     let names = &report.profile.names;
@@ -205,6 +224,9 @@ fn is_number(wanted: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use icecore_format::records::Language;
+    use icecore_profile::named::fixture;
+
     use super::*;
 
     #[test]
@@ -215,6 +237,19 @@ mod tests {
         assert_eq!(instead("mkae", &known), ": all are of cc1, as, make, ld; did you mean `make`?");
         assert_eq!(instead("postgres", &known), ": all are of cc1, as, make, ld");
         assert_eq!(instead("x", &[]), ": there is none");
+    }
+
+    #[test]
+    fn a_language_of_no_function_is_told_with_those_that_are_there() {
+        let mut names = fixture::profile(&[("a;b;c;d", 1)]).names;
+        let none =
+            "no function of the chosen samples is of --language java, and none of another one that it takes";
+        assert_eq!(out_of_language(&names, "java").as_deref(), Some(none));
+        let languages = [Language::PHP, Language::PYTHON, Language::PYTHON];
+        names.functions.iter_mut().zip(languages).for_each(|(function, it)| function.language = it);
+        assert_eq!(out_of_language(&names, "php"), None);
+        let java = "no function of the chosen samples is of --language java: some are of python, php";
+        assert_eq!(out_of_language(&names, "java").as_deref(), Some(java));
     }
 
     #[test]
