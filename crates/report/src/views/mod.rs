@@ -11,6 +11,7 @@ pub mod flame;
 pub mod folded;
 pub mod health;
 pub mod info;
+mod kind;
 mod left_out;
 mod lost;
 pub mod missing;

@@ -3,8 +3,8 @@
 use inferno::flamegraph::color::{Color, PaletteMap};
 
 use crate::views::folded::Labels;
-use icecore_format::records::Language;
-use icecore_profile::named::names::{Frame, Names, Side};
+use crate::views::kind::Kind;
+use icecore_profile::named::names::{Frame, Names};
 use icecore_text::shorten::shorten;
 
 /// What the color of a frame shows.
@@ -69,15 +69,14 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
 }
 
 fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined, python, java, php]: [Rgb; 6]) -> Rgb {
-    let function = &names.functions[frame.function as usize];
-    match (function.reason, function.side, frame.inlined) {
-        (Some(_), _, _) => UNNAMED,
-        (None, Side::Kernel, _) => kernel,
-        _ if function.language == Language::PYTHON => python,
-        _ if function.language == Language::JAVA => java,
-        _ if function.language == Language::PHP => php,
-        (None, Side::User, true) => inlined,
-        (None, Side::User, false) => user,
+    match Kind::of(&names.functions[frame.function as usize]) {
+        Kind::Unnamed => UNNAMED,
+        Kind::Kernel => kernel,
+        Kind::Python => python,
+        Kind::Java => java,
+        Kind::Php => php,
+        Kind::User if frame.inlined => inlined,
+        Kind::User => user,
     }
 }
 

@@ -25,6 +25,7 @@ use ratatui::widgets::{Paragraph, Widget};
 use super::app::App;
 use super::pane::Pane;
 use super::words;
+use crate::views::kind::Kind;
 use columns::Columns;
 use icecore_analysis::quality::Verdict;
 use icecore_text::quantity::things;
@@ -61,6 +62,18 @@ impl Look {
 
     fn colored(self, color: Color) -> Style {
         if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    /// The name of a function.
+    fn kind(self, kind: Kind) -> Style {
+        match kind {
+            Kind::Unnamed => self.dim(),
+            Kind::Kernel => self.colored(Color::Yellow),
+            Kind::Python => self.colored(Color::LightBlue),
+            Kind::Java => self.colored(Color::Green),
+            Kind::Php => self.colored(Color::Magenta),
+            Kind::User => Style::new(),
+        }
     }
 
     fn verdict(self, verdict: Verdict) -> Style {

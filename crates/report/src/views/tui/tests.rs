@@ -1,11 +1,14 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
 
 use super::app::{App, Wish};
 use super::draw::draw;
 use super::keys::action;
 use super::*;
+use icecore_format::records::Language;
+use icecore_profile::named::names::Side;
 use icecore_profile::named::{Profile, Thread, fixture};
 use icecore_profile::stacks::hits::Moment;
 
@@ -265,6 +268,44 @@ fn the_help_has_every_key_and_fits_a_small_terminal() {
     for (keys, text) in keys::HELP {
         assert!(text.chars().count() <= 58, "{keys}: {text}");
     }
+}
+
+/// Returns the color of the first text on the screen that reads so; panics if there is none.
+fn color_of(app: &mut App<'_>, text: &str, color: bool) -> Color {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("memory");
+    terminal.draw(|frame| draw(app, color, frame)).expect("memory");
+    let cells = &terminal.backend().buffer().content;
+    let letters: Vec<String> = text.chars().map(String::from).collect();
+    let is_it = |at: &usize| letters.iter().zip(&cells[*at..]).all(|(letter, cell)| cell.symbol() == letter);
+    let at = (0..=cells.len() - letters.len()).find(is_it);
+    let at = at.unwrap_or_else(|| panic!("`{text}` is not in {}", terminal.backend()));
+    assert!(cells[at..at + letters.len()].iter().all(|cell| cell.fg == cells[at].fg), "{text}");
+    cells[at].fg
+}
+
+#[test]
+fn functions_have_the_color_of_their_language_and_the_help_says_which() {
+    let (mut profile, facts) = (profile(&[("main;handler;page_fault", 2), ("main;other", 1)]), facts());
+    for function in &mut profile.names.functions {
+        match &*function.name {
+            "handler" => function.language = Language::PYTHON,
+            "page_fault" => function.side = Side::Kernel,
+            _ => {}
+        }
+    }
+    let explorer = explorer(&profile);
+    let mut app = App::new(&facts, &explorer);
+    for keys in ["1", "2 o"] {
+        press(&mut app, keys);
+        assert_eq!(color_of(&mut app, "handler", true), Color::LightBlue, "{keys}");
+        assert_eq!(color_of(&mut app, "page_fault", true), Color::Yellow, "{keys}");
+        assert_eq!(color_of(&mut app, "main", true), Color::Reset, "{keys}");
+        assert_eq!(color_of(&mut app, "handler", false), Color::Reset, "{keys}");
+    }
+    press(&mut app, "?");
+    app.act(keys::Action::Last);
+    assert_eq!(color_of(&mut app, "blue", true), Color::LightBlue);
+    assert!(!shown(&mut app).contains("blue"), "without color there is no legend");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Look, line, scrolled};
+use crate::views::kind::Kind;
 use crate::views::tui::app::App;
 use crate::views::tui::items::{self, Branch, Item};
 use crate::views::tui::pane::{Pane, Sort};
@@ -30,6 +31,8 @@ struct Cells {
     name: String,
     /// The columns of the name that only show where it stands in a tree.
     indent: usize,
+    /// What the function of that name is; `None` if it is no function.
+    kind: Option<Kind>,
 }
 
 impl Columns {
@@ -87,7 +90,11 @@ impl Columns {
             let style = if is_cursor { style.patch(look.chosen()) } else { style };
             let line = Rect { y: lines.y + row, height: 1, ..lines };
             buffer.set_style(line, style);
-            self.row(&cells(item), deep.saturating_add(app.scrolled), style, line, buffer);
+            let cells = cells(item);
+            let name = self.row(&cells, deep.saturating_add(app.scrolled), style, line, buffer);
+            if let Some(kind) = cells.kind.filter(|_| !app.is_hit(item)) {
+                buffer.set_style(name, look.kind(kind));
+            }
         }
     }
 
@@ -102,7 +109,8 @@ impl Columns {
         line(buffer, area, &text, look.dim());
     }
 
-    fn row(&self, cells: &Cells, by: u16, style: Style, area: Rect, buffer: &mut Buffer) {
+    /// Draws a line, and returns where its name is.
+    fn row(&self, cells: &Cells, by: u16, style: Style, area: Rect, buffer: &mut Buffer) -> Rect {
         let (mut x, y) = (area.x, area.y);
         let left = |x: u16| usize::from(area.right().saturating_sub(x));
         (x, _) = buffer.set_stringn(x, y, &cells.numbers, left(x), style);
@@ -116,13 +124,17 @@ impl Columns {
             x = (x + self.middle + 2).min(area.right());
         }
         let name = Rect { x, y, width: area.right() - x, height: 1 };
+        let indented = (cells.indent as u16).saturating_sub(by).min(name.width);
+        let own = Rect { x: x + indented, width: name.width - indented, ..name };
         if by > 0 {
-            return scrolled(buffer, name, &cells.name, by, style);
+            scrolled(buffer, name, &cells.name, by, style);
+            return own;
         }
         let indent = cells.name.char_indices().nth(cells.indent).map_or(0, |(at, _)| at);
         let (indent, text) = cells.name.split_at(indent);
         let text = format!("{indent}{}", shortened(text, left(x).saturating_sub(cells.indent)));
         scrolled(buffer, name, &text, 0, style);
+        own
     }
 
     fn cells(&self, app: &App<'_>, item: &Item) -> Cells {
@@ -138,13 +150,14 @@ impl Columns {
                 let total = if has_stack { &*total } else { "" };
                 let name = items::name(app.facts, app.explorer, app.pane, row.number);
                 let middle = self.middle_text(app, row.number);
-                Cells { numbers: numbers(&own, total, &weight, &samples), middle, name, indent: 0 }
+                let kind = (app.pane == Pane::Functions).then(|| kind(app, row.number));
+                Cells { numbers: numbers(&own, total, &weight, &samples), middle, name, indent: 0, kind }
             }
             Item::Event(event) => self.event(app, event),
             Item::Filter(position) => {
                 let name = words::filters(app.facts, app.explorer, &app.selected.filters);
                 let name = name.into_iter().nth(position).unwrap_or_default();
-                Cells { numbers: String::new(), middle: String::new(), name, indent: 0 }
+                Cells { numbers: String::new(), middle: String::new(), name, indent: 0, kind: None }
             }
             Item::Center => self.center(app),
             Item::Node(branch, position) => {
@@ -159,7 +172,11 @@ impl Columns {
                 let guess = if node.is_guessed { " ?" } else { "" };
                 let name =
                     format!("{guides}{} {}{guess}", turned(node), items::label(app.explorer, node.label));
-                Cells { numbers, middle: String::new(), name, indent }
+                let kind = match node.label {
+                    Label::Function(function) => Some(kind(app, function)),
+                    Label::Root | Label::Outermost | Label::NoFrames => None,
+                };
+                Cells { numbers, middle: String::new(), name, indent, kind }
             }
         }
     }
@@ -190,7 +207,7 @@ impl Columns {
             (_, true) => "  threads waited",
             _ => "",
         };
-        Cells { numbers, middle: String::new(), name: format!("{}{kind}", known.name), indent: 0 }
+        Cells { numbers, middle: String::new(), name: format!("{}{kind}", known.name), indent: 0, kind: None }
     }
 
     /// The function between its callers and its callees.
@@ -206,8 +223,13 @@ impl Columns {
             middle: String::new(),
             name: format!("══ {name} ══ callers above, callees below"),
             indent: 0,
+            kind: app.trees.center().map(|function| kind(app, function)),
         }
     }
+}
+
+fn kind(app: &App<'_>, function: u32) -> Kind {
+    Kind::of(&app.explorer.profile.names.functions[function as usize])
 }
 
 /// Lays out numbers.

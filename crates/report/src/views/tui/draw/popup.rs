@@ -2,10 +2,11 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Widget, Wrap};
 
 use super::Look;
+use crate::views::kind::Kind;
 use crate::views::tui::app::{App, Popup};
 use crate::views::tui::keys::HELP;
 
@@ -45,7 +46,25 @@ fn help(look: Look) -> Vec<Line<'static>> {
         "" => Line::styled(*keys, look.bold()),
         text => Line::raw(format!("  {keys:<15} {text}")),
     };
-    HELP.iter().map(line).collect()
+    let legend = look.color.then(|| legend(look));
+    HELP.iter().map(line).chain(legend.into_iter().flatten()).collect()
+}
+
+/// Says what the colors of names mean.
+fn legend(look: Look) -> [Line<'static>; 7] {
+    let line = |color: &'static str, kind: Kind, text: &'static str| {
+        let color = Span::styled(format!("  {color:<15} "), look.kind(kind));
+        Line::from(vec![color, Span::raw(text)])
+    };
+    [
+        Line::raw(""),
+        Line::styled("colors of functions", look.bold()),
+        line("blue", Kind::Python, "Python"),
+        line("green", Kind::Java, "Java"),
+        line("magenta", Kind::Php, "PHP"),
+        line("yellow", Kind::Kernel, "the kernel"),
+        line("dim", Kind::Unnamed, "without a name"),
+    ]
 }
 
 fn remarks(app: &App<'_>) -> Vec<Line<'static>> {
