@@ -20,6 +20,7 @@ mod golden_names;
 mod golden_time;
 mod headers;
 mod install;
+mod interpreters;
 mod killed;
 mod long_stacks;
 mod merge;

@@ -34,6 +34,8 @@ pub struct Patterns {
     pub language: Option<String>,
     /// Shows the machine frames that run functions of interpreters, too.
     pub native: bool,
+    /// Counts functions of an interpreter's own file to the function that called them, if the interpreter runs this or one of its callers.
+    pub folds_interpreters: bool,
 }
 
 impl Patterns {
@@ -68,7 +70,7 @@ impl Patterns {
 
     /// Returns true if there are no patterns.
     pub fn are_none(&self) -> bool {
-        let Self { focus, ignore, hide, show, language, native: _ } = self;
+        let Self { focus, ignore, hide, show, language, native: _, folds_interpreters: _ } = self;
         language.is_none() && [focus, ignore, hide, show].into_iter().all(Option::is_none)
     }
 

@@ -28,6 +28,7 @@ use crate::stacks::fields::Fields;
 use crate::stacks::hits::{self, Apart, Hit, Hits, Key, Selection, WaitsApart};
 use crate::stacks::idle::IdleWaits;
 use crate::stacks::locate::{CodeLocation, Located, Locator, locate};
+use crate::stacks::machinery::machinery;
 use crate::stacks::repair::{Looks, RepairedStacks, Suspects, skips_interrupted, suspects};
 use crate::stacks::tracing::{Tracing, has_tracepoints};
 use crate::stacks::waits::WaitGroups;
@@ -167,6 +168,9 @@ impl<'a> Loaded<'a> {
                 None => load_nodes(recording, &mut tables),
             }
             source.mark_trampolines(&mut tables, &Looks::begin());
+        }
+        if patterns.folds_interpreters {
+            tables.folded = machinery(&tables);
         }
         tables.damage.append(&mut hits.damage);
         tables.damage.sort_by_key(|damage| damage.off);

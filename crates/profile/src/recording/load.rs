@@ -65,6 +65,8 @@ pub struct Tables {
     pub jit: Vec<JitCode>,
     /// The machine frames that run functions of an interpreter are shown as well as these.
     pub shows_evaluators: bool,
+    /// By position of the node: true if the frame is counted to its caller. Empty if none is.
+    pub folded: Vec<bool>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
     /// Requested files that the recording lacks or has in part, in the order of the file.

@@ -221,8 +221,14 @@ impl<'a> Locator<'a> {
         steps(self.tables, stack).filter(move |step| {
             let is_hidden = is_run && !step.is_interpreted() && !self.tables.shows_evaluators;
             is_run = step.is_interpreted();
-            !is_hidden
+            !is_hidden && !self.is_folded(step)
         })
+    }
+
+    /// Returns true if a frame is not shown, but counted to its caller. A guess stays, because what it is called by may be wrong.
+    fn is_folded(&self, step: &Step) -> bool {
+        let is_folded = step.position.is_some_and(|at| self.tables.folded.get(at) == Some(&true));
+        is_folded && !step.mark.has(Mark::GUESSED)
     }
 
     /// Finds the position in [`Locator::images`] of an image id.

@@ -9,6 +9,7 @@
 //! | `counters` | values of counters, filtered |
 //! | `calls` | calls in machine code, and stacks that they rule out |
 //! | [`locate`](mod@locate), [`kernel`] | addresses as places in images and in the kernel |
+//! | `machinery` | functions of interpreters that run for functions of their languages |
 //! | `tracing` | functions of the kernel that only run because a tracepoint is watched |
 //! | [`mounts`] | the mount namespace of recorded paths |
 //! | [`unwind_tables`] | the unwind tables in the files of an image |
@@ -22,6 +23,7 @@ pub mod hits;
 pub(crate) mod idle;
 pub mod kernel;
 pub mod locate;
+pub(crate) mod machinery;
 pub mod mounts;
 pub mod repair;
 mod selection;

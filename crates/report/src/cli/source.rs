@@ -65,6 +65,9 @@ pub struct Select {
     /// Show also the functions of an interpreter that run those of the program (_PyEval_EvalFrameDefault)
     #[arg(long)]
     pub native: bool,
+    /// Count functions of an interpreter's own file (PyDict_Merge) to the function of the program that called them
+    #[arg(long, conflicts_with = "native")]
+    pub fold_interpreters: bool,
 }
 
 /// Which samples, by what needs no stack.
@@ -176,6 +179,7 @@ impl Select {
             (self.idle, " --idle"),
             (self.tracing, " --tracing"),
             (self.native, " --native"),
+            (self.fold_interpreters, " --fold-interpreters"),
         ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
         options.map(|(name, value)| format!(" {}", word(&format!("--{name}={value}")))).chain(flags).collect()
@@ -195,6 +199,7 @@ impl Select {
             show: cased(show),
             language: self.language.clone(),
             native: self.native,
+            folds_interpreters: self.fold_interpreters,
         }
     }
 

@@ -143,12 +143,13 @@ impl Trie {
         spots: &mut Spots,
         place: impl Fn(Step) -> CodeLocation,
     ) -> u32 {
+        // Whether the caller of a function of an interpreter is no frame that this replaces.
         let (mut fresh, mut is_in_run) = (Vec::new(), true);
         let (mut spot, mut is_everywhere) = (base, !spots.depends);
         for step in steps(locator.tables, leaf) {
             if let Some(known) = spots.find(&step) {
                 (spot, is_everywhere) = known;
-                is_in_run = step.is_interpreted();
+                is_in_run = step.is_interpreted() || locator.is_folded(&step);
                 break;
             }
             fresh.push(step);
@@ -164,10 +165,13 @@ impl Trie {
             if step.is_interpreted() && !is_in_run && !locator.tables.shows_evaluators {
                 spot = self.spots[spot as usize].0;
             }
-            is_in_run = step.is_interpreted();
-            self.spots.push((spot, place(step)));
-            self.guessed.push(step.mark.has(Mark::GUESSED));
-            spot = (self.spots.len() - 1) as u32;
+            let is_folded = locator.is_folded(&step);
+            is_in_run = step.is_interpreted() || is_folded;
+            if !is_folded {
+                self.spots.push((spot, place(step)));
+                self.guessed.push(step.mark.has(Mark::GUESSED));
+                spot = (self.spots.len() - 1) as u32;
+            }
             spots.learn(&step, spot, is_everywhere);
         }
         spot
