@@ -65,7 +65,7 @@ pub struct Tables {
     pub jit: Vec<JitCode>,
     /// The machine frames that run functions of an interpreter are shown as well as these.
     pub shows_evaluators: bool,
-    /// By position of the node: true if the frame is counted to its caller. Empty if none is.
+    /// Which frames are left out, so that their samples count to their callers, by position of the node; empty if no frame is.
     pub folded: Vec<bool>,
     /// What a report has found out about places in images, a table for each block, in the order of the file.
     pub names: Vec<NameTable<Arc<str>>>,
