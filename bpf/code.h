@@ -224,8 +224,10 @@ static __always_inline bool find_file(__u64 address, struct tree_search *search,
 	file = (void *)BPF_CORE_READ(mapping, vm_file);
 	if (address - range->start >= range->len)
 		return 0;
-	if (!file)
+	if (!file) {
+		range->inode = 0;
 		return is_vdso(mm, range, key);
+	}
 	inode = BPF_CORE_READ(file, f_inode);
 	range->inode = inode;
 	range->changed_ns = changed_ns(inode);
@@ -241,6 +243,17 @@ static __always_inline bool find_file(__u64 address, struct tree_search *search,
 static __always_inline bool is_unchanged(const struct code_range *range)
 {
 	return !range->inode || changed_ns(range->inode) == range->changed_ns;
+}
+
+/* Returns true if a call may stand before an address: `call` with a distance, or through a register or memory in all its lengths. */
+VERIFIED_ALONE int follows_call(__u64 address)
+{
+	__u8 code[8];
+
+	if (bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))))
+		return 0;
+#define IS_INDIRECT(at) (code[at] == 0xff && (code[(at) + 1] & 0x38) == 0x10)
+	return code[3] == 0xe8 || IS_INDIRECT(6) || IS_INDIRECT(5) || IS_INDIRECT(4) || IS_INDIRECT(2) || IS_INDIRECT(1);
 }
 
 #endif

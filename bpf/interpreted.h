@@ -329,11 +329,18 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 	into->run_count = into->state_count = 0;
 	into->last_code = into->last_check = 0;
 	into->record.len = 0;
+	into->of.shared = 0;
+	into->found.code = into->was_bare = 0;
 	tgid = scratch->record.head.tgid;
 	of = bpf_map_lookup_elem(&interpreters, &tgid);
 	if (!of)
 		return 0;
 	into->of = *of;
+	/* The walk of the machine's frames finds all of them. */
+	if (of->shared) {
+		into->record.end = WALK_ROOT;
+		return 0;
+	}
 	into->frame_register = register_of(scratch, of->frame_register);
 	into->instruction_register = register_of(scratch, of->instruction_register);
 	find_states(into, scratch->record.head.tid);

@@ -103,6 +103,12 @@ struct interpreted {
 	/* The code object that was read last, and what tells it from others. */
 	__u64 last_code;
 	__u64 last_check;
+	/* The function of the machine frame that was left last; its code is 0 if it has none. */
+	struct interpreted_frame found;
+	/* The machine frame that was left last is one of V8 that has only a return address. */
+	__u32 was_bare;
+	/* It is the begin of a function, which is in a register. */
+	__u32 is_at_begin;
 	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
 	 * of the stack comes to next, and that behind the last one. */
 	__u64 states[MAX_STATES];

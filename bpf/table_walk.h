@@ -12,6 +12,7 @@
 #include "scratch.h"
 #include "signals.h"
 #include "tables.h"
+#include "v8.h"
 #include "wire.h"
 
 /* How often a walk goes to another stack: from a handler of a signal, and from functions that switch stacks. */
@@ -81,9 +82,17 @@ VERIFIED_ALONE int enter_code(__u32 slot, __u64 address)
 	key = &walk->missing.file;
 	range = &walk->code.range;
 	__builtin_memset(key, 0, sizeof(*key));
+	range->len = 0;
 	if (!find_file(address, &walk->search, range, key)) {
-		range->len = 0;
-		return 0;
+		if (address - range->start >= range->len)
+			range->len = 0;
+		if (!range->len || !scratch->interpreted.of.shared)
+			return 0;
+		/* Code that the process has made: it has a table without rows. */
+		__builtin_memset(&walk->code.table, 0, sizeof(walk->code.table));
+		walk->code.table.number = MAX_TABLES;
+		walk->known[walk->next++ & (KNOWN_CODE - 1)] = walk->code;
+		return 1;
 	}
 	table = bpf_map_lookup_elem(&tables_of_files, key);
 	if (!table) {
@@ -109,17 +118,6 @@ static __always_inline __u64 row_of(const struct table_walk *walk, __u64 address
 	__u64 place = address + walk->code.range.to_off - walk->code.table.begin;
 
 	return place < walk->code.table.len ? row_at(walk->code.table.first_position, place) : 0;
-}
-
-/* Returns true if a call may stand before an address: `call` with a distance, or through a register or memory in all its lengths. */
-VERIFIED_ALONE int follows_call(__u64 address)
-{
-	__u8 code[8];
-
-	if (bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))))
-		return 0;
-#define IS_INDIRECT(at) (code[at] == 0xff && (code[(at) + 1] & 0x38) == 0x10)
-	return code[3] == 0xe8 || IS_INDIRECT(6) || IS_INDIRECT(5) || IS_INDIRECT(4) || IS_INDIRECT(2) || IS_INDIRECT(1);
 }
 
 /* Reads a word of the stack; returns false if it cannot be read. Words of a frame are asked for in the order of their addresses, so that a
@@ -260,6 +258,8 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		walk->ip = word;
 		walk->sp = cfa;
 		return walk->ip;
+	case ROW_UNKNOWN:
+		return leave_v8(slot);
 	case ROW_SIGNAL:
 		return leave_handler(slot);
 	case ROW_ROOT:
@@ -308,6 +308,7 @@ static long table_step(__u32 i, struct table_step *step)
 	if (!address || at >= 128 + MAX_USER_FRAMES)
 		return 1;
 	place_run(&step->scratch->interpreted, sp, step->scratch->walk.sp, i);
+	place_v8_function(&step->scratch->interpreted, i);
 	step->scratch->frames[at] = address;
 	step->len = i + 2;
 	return 0;

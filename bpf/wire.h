@@ -319,7 +319,14 @@ struct interpreter {
 	__u32 end_bytes;
 	/* In an instruction, its line, four bytes; 0 if it has none. */
 	__u32 line;
-	__u32 zero;
+	/* Where functions have machine frames of their own (V8): in a function, what is shared with others of the same source; in that, its script; in
+	 * a script, its number. 0 elsewhere. */
+	__u32 shared;
+	__u32 script;
+	__u32 script_number;
+	/* In what an object begins with, its type, two bytes; and that of bytecode. */
+	__u32 type;
+	__u32 bytecode_type;
 };
 
 /*

@@ -1,8 +1,11 @@
-/* Exports what an interpreter exports whose frames nobody knows: CPython of no version, or with -DPHP one with threads. */
+/* Exports what an interpreter exports whose frames nobody knows: CPython of no version, with -DPHP PHP with threads, with -DV8 V8 whose pointers
+ * are half a word. */
 #include <stdlib.h>
 #include <time.h>
 
-#ifndef PHP
+#if defined(V8)
+int v8dbg_SmiShiftSize = 0;
+#elif !defined(PHP)
 char _PyRuntime[64];
 #endif
 

@@ -14,7 +14,7 @@ const CHOICES = [
   ["root", "what stacks begin with", [["process", "below processes"], ["thread", "below threads"], ["none", "functions only"]]],
   ["order", "order of siblings", [["name", "ordered by name"], ["weight", "heaviest left"]], ["flame"]],
   ["up", "where the root is", [["top", "root on top"], ["bottom", "root at the bottom"]], ["flame", "chart"]],
-  ["color", "what colors say: of kinds, red is user code, orange the kernel, blue Python, green Java, pink PHP, aqua inlined, grey without a name, yellow what stacks begin with", [["kind", "color: kind"], ["image", "color: image"], ["trust", "color: doubtful stacks"], ["wait", "color: kind of wait"], ["change", "color: change"]], ["flame", "chart"]],
+  ["color", "what colors say: of kinds, red is user code, orange the kernel, blue Python, green Java, pink PHP, olive JavaScript, aqua inlined, grey without a name, yellow what stacks begin with", [["kind", "color: kind"], ["image", "color: image"], ["trust", "color: doubtful stacks"], ["wait", "color: kind of wait"], ["change", "color: change"]], ["flame", "chart"]],
   ["merge", "what is merged", [["", "inlined functions apart"], ["physical", "inlined in their callers"], ["image", "images as frames"]]],
 ];
 

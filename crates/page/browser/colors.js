@@ -26,8 +26,8 @@ function hsl(hue, strength, shade, dark) {
   return `hsl(${hue} ${strength}% ${(dark ? 33 : 72) + shade * 5}%)`;
 }
 
-/** Hues of languages, by their numbers in the recording: Python, Java, PHP. @type {Record<number, number>} */
-const LANGUAGES = { 1: 215, 2: 100, 3: 300 };
+/** Hues of languages, by their numbers in the recording: Python, Java, PHP, JavaScript. @type {Record<number, number>} */
+const LANGUAGES = { 1: 215, 2: 100, 3: 300, 4: 70 };
 
 /**
  * The color of a frame: its kind, or its image.

@@ -154,6 +154,8 @@ programs! {
     unknown_python: "unknown_interpreter.c", [AS_DISTRIBUTED, &["-rdynamic"]];
     /// Exports what PHP with threads exports.
     unknown_php: "unknown_interpreter.c", [AS_DISTRIBUTED, &["-rdynamic", "-DPHP"]];
+    /// Exports what V8 exports whose pointers are half a word.
+    unknown_v8: "unknown_interpreter.c", [AS_DISTRIBUTED, &["-rdynamic", "-DV8"]];
     /// Has no libraries, and a frame pointer in every function.
     alone: "alone.c", [WITH_FRAMES, WITHOUT_LIBRARIES];
     /// The same, but its function `outer` keeps no frame pointer.

@@ -34,6 +34,7 @@ mod jit_lines;
 mod made;
 mod mounts;
 mod neighbours;
+mod node;
 mod own_output;
 mod pack;
 mod php;

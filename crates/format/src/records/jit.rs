@@ -19,12 +19,14 @@ numbers! {
     JAVA = 2,
     /// PHP.
     PHP = 3,
+    /// JavaScript.
+    JAVASCRIPT = 4,
 }
 
 impl Language {
     /// Returns true if rows of this language are of functions that an interpreter runs: their addresses are those of its instructions.
     pub fn is_interpreted(self) -> bool {
-        matches!(self, Self::PYTHON | Self::PHP)
+        matches!(self, Self::PYTHON | Self::PHP | Self::JAVASCRIPT)
     }
 }
 

@@ -318,12 +318,17 @@ fn version_mark(it: &Function, _: &[Box<str>]) -> Option<String> {
 
 fn place_mark(it: &Function, files: &[Box<str>]) -> Option<String> {
     let (file, line) = it.declared.or(it.seen)?;
-    Some(format!(" ({}:{line})", base_name(&files[file as usize])))
+    Some(placed(base_name(&files[file as usize]), line))
 }
 
 fn path_mark(it: &Function, files: &[Box<str>]) -> Option<String> {
     let (file, line) = it.declared.or(it.seen)?;
-    Some(format!(" ({}:{line})", files[file as usize]))
+    Some(placed(&files[file as usize], line))
+}
+
+/// Writes a place in a file; a line of 0 is not known.
+fn placed(file: &str, line: u32) -> String {
+    if line == 0 { format!(" ({file})") } else { format!(" ({file}:{line})") }
 }
 
 fn source_mark(it: &Function, _: &[Box<str>]) -> Option<String> {

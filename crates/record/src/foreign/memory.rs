@@ -25,6 +25,11 @@ impl<'a> Memory<'a> {
         Self { door, tgid }
     }
 
+    /// Returns the id of the process.
+    pub(crate) fn tgid(&self) -> u32 {
+        self.tgid
+    }
+
     /// Reads the text of `/proc/PID/maps`, at most 8 MiB of it; empty for threads of the kernel.
     ///
     /// # Errors

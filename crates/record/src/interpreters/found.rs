@@ -6,7 +6,7 @@ use icecore_elf::{Avma, FileOff, Layout, Svma};
 use icecore_format::records::Omission;
 
 use super::list::List;
-use super::{php, python};
+use super::{php, python, v8};
 use crate::track::jit::Language;
 
 /// A build of an interpreter, and where a process has it.
@@ -26,6 +26,7 @@ pub(crate) struct Interpreter {
 pub(super) enum Kind {
     Python(python::Offsets),
     Php(php::Offsets),
+    V8(v8::Offsets),
 }
 
 impl Interpreter {
@@ -44,6 +45,8 @@ impl Interpreter {
             (found.runtime, found.eval, Kind::Python(found.offsets))
         } else if let Some(found) = php::find(file, layout)? {
             (found.runtime, Some(found.eval), Kind::Php(found.offsets))
+        } else if let Some(offsets) = v8::find(file)? {
+            (Svma(0), None, Kind::V8(offsets))
         } else {
             return Ok(None);
         };
@@ -80,6 +83,7 @@ impl Interpreter {
         match &self.kind {
             Kind::Python(offsets) => &offsets.list,
             Kind::Php(offsets) => &offsets.list,
+            Kind::V8(offsets) => &offsets.list,
         }
     }
 
@@ -93,6 +97,7 @@ impl Interpreter {
         match self.kind {
             Kind::Python(_) => Language::PYTHON,
             Kind::Php(_) => Language::PHP,
+            Kind::V8(_) => Language::JAVASCRIPT,
         }
     }
 }

@@ -38,6 +38,12 @@ pub(super) struct List {
     pub(super) characters: u32,
     pub(super) end_bytes: u32,
     pub(super) line: u32,
+    /// Where functions have machine frames of their own.
+    pub(super) shared: u32,
+    pub(super) script: u32,
+    pub(super) script_number: u32,
+    pub(super) kind: u32,
+    pub(super) bytecode_kind: u32,
 }
 
 impl List {
@@ -73,7 +79,11 @@ impl List {
             self.characters,
             self.end_bytes,
             self.line,
-            0,
+            self.shared,
+            self.script,
+            self.script_number,
+            self.kind,
+            self.bytecode_kind,
         ];
         runtime.to_ne_bytes().into_iter().chain(words.into_iter().flat_map(u32::to_ne_bytes)).collect()
     }

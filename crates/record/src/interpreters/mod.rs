@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `found` | the interpreter that a file holds |
 //! | `list` | what the sampler must know to find its frames |
-//! | `python`, `php` | where those lie |
+//! | `python`, `php`, `v8` | where those lie |
 //! | `symbols` | what a file exports |
 //! | `code` | a function that was hit |
 //! | `objects` | the code objects of CPython |
@@ -32,6 +32,7 @@ mod objects;
 mod php;
 mod python;
 mod symbols;
+mod v8;
 
 use icecore_elf::Avma;
 use icecore_format::records::Location;
@@ -69,6 +70,7 @@ pub(crate) struct Interpreters {
     rows: Vec<Made>,
     started: Instant,
     took: Duration,
+    scripts: v8::Scripts,
     /// The stack that was merged last, words as in a sample.
     merged: Vec<u8>,
 }
@@ -135,8 +137,9 @@ struct Known {
 
 impl Interpreters {
     pub(crate) fn new() -> Self {
-        let (held, processes, bytes, rows, merged) = Default::default();
-        Self { held, processes, bytes, rows, merged, started: Instant::now(), took: Duration::ZERO }
+        let (held, processes, bytes, rows, scripts, merged) = Default::default();
+        let (started, took) = (Instant::now(), Duration::ZERO);
+        Self { held, processes, bytes, rows, started, took, scripts, merged }
     }
 
     /// Keeps the frames of the next sample of a buffer.
@@ -154,6 +157,7 @@ impl Interpreters {
             self.bytes -= process.bytes;
             self.rows.extend(process.rows(tgid));
         }
+        self.scripts.forget(tgid);
     }
 
     /// Returns a sample with the functions of the interpreter in its stack; `None` if it has none.
@@ -240,6 +244,7 @@ impl Interpreters {
             let found = match &interpreter.kind {
                 Kind::Python(offsets) => objects::read(&memory, offsets, at, check, &mut process.code_type),
                 Kind::Php(offsets) => php::read(&memory, offsets, at, check),
+                Kind::V8(offsets) => v8::read(&memory, offsets, &mut self.scripts, at, check),
             };
             let took = begun.elapsed();
             self.took += took;
@@ -264,6 +269,7 @@ impl Interpreters {
         let instruction = match &interpreter.kind {
             Kind::Python(offsets) => objects::instruction(offsets, code, frame.instruction),
             Kind::Php(_) => php::instruction(code, frame),
+            Kind::V8(_) => v8::instruction(code),
         };
         let address = instruction.clamp(code.place.start, code.place.end - 1);
         if code.is_builtin { Shown::Builtin(address) } else { Shown::Function(address) }

@@ -59,8 +59,8 @@ pub struct Select {
     /// Ignore case in --focus, --ignore, --hide and --show
     #[arg(short, long)]
     pub ignore_case: bool,
-    /// Only samples with a function of this language anywhere in the stack: python, php, java
-    #[arg(long, value_name = "NAME", value_parser = ["python", "php", "java"], hide_possible_values = true)]
+    /// Only samples with a function of this language anywhere in the stack: python, php, java, javascript
+    #[arg(long, value_name = "NAME", value_parser = ["python", "php", "java", "javascript"], hide_possible_values = true)]
     pub language: Option<String>,
     /// Show also the functions of an interpreter that run those of the program (_PyEval_EvalFrameDefault)
     #[arg(long)]

@@ -38,8 +38,8 @@ Examples:
   icecore-report flame demo.icecore --inverted --icicle   from hot functions down to callers
   icecore-report flame demo.icecore --collapse            deep recursion as one frame
 
-User frames are red, kernel frames orange, inlined ones aqua, those of Python blue, of Java green, of PHP violet, unnamed ones grey; \
---colors safe makes them sky blue, orange, yellow, purple, green, blue and grey, which differ in any color vision. Click zooms, Ctrl-F searches. The picture is at most 16,000 \
+User frames are red, kernel frames orange, inlined ones aqua, those of Python blue, of Java green, of PHP violet, of JavaScript olive, unnamed ones grey; \
+--colors safe makes them sky blue, orange, yellow, purple, green, blue, vermilion and grey, which differ in any color vision. Click zooms, Ctrl-F searches. The picture is at most 16,000 \
 pixels high, which browsers can draw: the middle of deeper stacks is left out, and the output says so.")]
 pub struct Args {
     /// Where to write the SVG; `-`: stdout [default: the recording's name with .svg]

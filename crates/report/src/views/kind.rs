@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     Python,
     Java,
     Php,
+    JavaScript,
     /// Other code of user mode.
     User,
 }
@@ -26,6 +27,7 @@ impl Kind {
             (_, _, Language::PYTHON) => Self::Python,
             (_, _, Language::JAVA) => Self::Java,
             (_, _, Language::PHP) => Self::Php,
+            (_, _, Language::JAVASCRIPT) => Self::JavaScript,
             (None, Side::User, _) => Self::User,
         }
     }

@@ -100,7 +100,7 @@ impl Space {
         let mut found = self.showing(image).filter_map(|(start, region)| {
             let into =
                 file_off.0.checked_sub(region.file_off.0).filter(|into| *into < region.end.0 - start.0)?;
-            (!region.is_twice).then(|| Avma(start.0 + into))
+            Some(Avma(start.0 + into))
         });
         found.next().filter(|_| found.next().is_none())
     }

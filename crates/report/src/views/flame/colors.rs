@@ -10,7 +10,7 @@ use icecore_text::shorten::shorten;
 /// What the color of a frame shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colors {
-    /// Whether it is user code, kernel code, inlined, Python, Java, PHP or unnamed.
+    /// Whether it is user code, kernel code, inlined, Python, Java, PHP, JavaScript or unnamed.
     Side,
     /// The same in colors that people of any color vision tell apart.
     Safe,
@@ -44,9 +44,10 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
                     (105, 145, 220),
                     (130, 180, 85),
                     (175, 125, 205),
+                    (205, 200, 80),
                 ],
             ),
-            // Sky blue, orange, yellow, reddish purple, bluish green and blue of Okabe and Ito's palette, "Color Universal Design".
+            // Sky blue, orange, yellow, reddish purple, bluish green, blue and vermilion of Okabe and Ito's palette, "Color Universal Design".
             Colors::Safe => of_side(
                 names,
                 frame,
@@ -57,6 +58,7 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
                     (204, 121, 167),
                     (0, 158, 115),
                     (0, 114, 178),
+                    (213, 94, 0),
                 ],
             ),
             Colors::Image => of_image(names, frame),
@@ -68,13 +70,18 @@ pub(super) fn colors(names: &Names, labels: &Labels, name_bytes: usize, by: Colo
     colors
 }
 
-fn of_side(names: &Names, frame: &Frame, [user, kernel, inlined, python, java, php]: [Rgb; 6]) -> Rgb {
+fn of_side(
+    names: &Names,
+    frame: &Frame,
+    [user, kernel, inlined, python, java, php, javascript]: [Rgb; 7],
+) -> Rgb {
     match Kind::of(&names.functions[frame.function as usize]) {
         Kind::Unnamed => UNNAMED,
         Kind::Kernel => kernel,
         Kind::Python => python,
         Kind::Java => java,
         Kind::Php => php,
+        Kind::JavaScript => javascript,
         Kind::User if frame.inlined => inlined,
         Kind::User => user,
     }

@@ -72,6 +72,7 @@ impl Look {
             Kind::Python => self.colored(Color::LightBlue),
             Kind::Java => self.colored(Color::Green),
             Kind::Php => self.colored(Color::Magenta),
+            Kind::JavaScript => self.colored(Color::Cyan),
             Kind::User => Style::new(),
         }
     }

@@ -51,7 +51,7 @@ fn help(look: Look) -> Vec<Line<'static>> {
 }
 
 /// Says what the colors of names mean.
-fn legend(look: Look) -> [Line<'static>; 7] {
+fn legend(look: Look) -> [Line<'static>; 8] {
     let line = |color: &'static str, kind: Kind, text: &'static str| {
         let color = Span::styled(format!("  {color:<15} "), look.kind(kind));
         Line::from(vec![color, Span::raw(text)])
@@ -62,6 +62,7 @@ fn legend(look: Look) -> [Line<'static>; 7] {
         line("blue", Kind::Python, "Python"),
         line("green", Kind::Java, "Java"),
         line("magenta", Kind::Php, "PHP"),
+        line("cyan", Kind::JavaScript, "JavaScript"),
         line("yellow", Kind::Kernel, "the kernel"),
         line("dim", Kind::Unnamed, "without a name"),
     ]
