@@ -129,7 +129,7 @@ def main():
         rows = [(python_name(python), "python", [python, Path(work, "deep.py")]) for python in pythons if python.exists()]
         rows += [("php", "php", ["php", "-n", Path(work, "deep.php")])]
         rows += [("java", "java", ["java", "-cp", work, "Deep"])]
-        rows += [("node", None, ["node", Path(work, "deep.js")])]
+        rows += [("node", "javascript", ["node", Path(work, "deep.js")])]
         heads = ["", "functions", "agree", "rooted", "ns each", "us sample", "CPU", "bytes"]
         print("".join(f"{cell:>11}" for cell in heads))
         for name, language, command in rows:
