@@ -450,3 +450,203 @@ fn pointer(word: u64) -> Option<u64> {
 fn unit(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[0], bytes.get(1).copied().unwrap_or(0)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::Door;
+
+    const STRING: u64 = 8;
+    const SHARED: u64 = 262;
+    const SCRIPT: u64 = 167;
+    const SCOPE: u64 = 261;
+    const UNDEFINED: u64 = 131;
+    const NUMBER: u64 = 5;
+    const HAS_BOTH_NAMES: u64 = 0x7000;
+
+    /// Objects of this process, as V8 11 has them.
+    #[derive(Default)]
+    struct Objects(Vec<Box<[u64]>>);
+
+    impl Objects {
+        fn words(&mut self, words: &[(usize, u64)]) -> u64 {
+            let mut object = vec![0; 128].into_boxed_slice();
+            words.iter().for_each(|(at, word)| object[*at] = *word);
+            let pointer = object.as_ptr() as u64 + POINTER;
+            self.0.push(object);
+            pointer
+        }
+
+        /// Makes an object of a type, and returns a pointer to it.
+        fn object(&mut self, kind: u64, words: &[(usize, u64)]) -> u64 {
+            let map = self.words(&[(1, kind << 32)]);
+            self.words(&[&[(0, map)], words].concat())
+        }
+
+        fn text(&mut self, kind: u64, bytes: &[u8], len: usize) -> u64 {
+            let mut bytes = bytes.to_vec();
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+            let words: Vec<(usize, u64)> = (2..).zip(words).collect();
+            self.object(kind, &[&[(1, (len as u64) << 32)], &words[..]].concat())
+        }
+
+        fn latin(&mut self, text: &str) -> u64 {
+            self.text(STRING, text.as_bytes(), text.len())
+        }
+
+        fn wide(&mut self, text: &str) -> u64 {
+            let units: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            self.text(0, &units, units.len() / 2)
+        }
+
+        fn joined(&mut self, first: u64, second: u64) -> u64 {
+            self.object(STRING | u64::from(JOINED), &[(1, 9 << 32), (2, first), (3, second)])
+        }
+
+        /// Makes a scope with so many variables, whose function begins at a character of the source.
+        fn scope(&mut self, variables: usize, own: u64, inferred: u64, begin: u64) -> u64 {
+            let behind = 4 + if variables < 75 { 2 * variables } else { 1 + variables };
+            let fields = [(1, HAS_BOTH_NAMES << 32), (3, (variables as u64) << 32), (behind, own)];
+            let rest = [(behind + 1, u64::MAX << 32), (behind + 2, inferred), (behind + 3, begin << 32)];
+            self.object(SCOPE, &[&fields[..], &rest].concat())
+        }
+
+        fn function(&mut self, name: u64, source: u64) -> u64 {
+            let file = self.latin("/a.js");
+            let fields = [(1, source), (2, file), (3, 100 << 32), (8, 77 << 32)];
+            let script = self.object(SCRIPT, &fields);
+            self.object(SHARED, &[(2, name), (4, script), (6, NUMBER << 32)])
+        }
+    }
+
+    fn of_11() -> Offsets {
+        let fields = [24, 48, 32, 0, 16, 0, 0, 56, 12, 191].map(Some);
+        let [shared, bits, before, now, first, then, last, ends, kind, bytecode] = fields;
+        let rest = [SHARED as u32, SCRIPT as u32, SCOPE as u32, 128, 16, 8, 2, 3].map(Some);
+        let [shared_kind, script_kind, scope_kind, strings, file, source, variables, first_variable] = rest;
+        let frame = [Some(FUNCTION.cast_unsigned()), Some(CONTEXT.cast_unsigned()), Some(SHIFT)];
+        let [function, context, shift] = frame;
+        offsets([
+            function,
+            context,
+            shift,
+            shared,
+            bits,
+            before,
+            now,
+            first,
+            then,
+            last,
+            ends,
+            kind,
+            bytecode,
+            shared_kind,
+            script_kind,
+            scope_kind,
+            strings,
+            file,
+            source,
+            variables,
+            first_variable,
+        ])
+        .expect("all are known")
+    }
+
+    /// Reads a function with the check of the script and the number that it should have: name, file, line of the declaration.
+    fn read_of(function: u64, script: u64) -> Option<(String, String, u32)> {
+        let door = Door::of_test();
+        let memory = Memory::of(std::process::id(), &door);
+        let check = (NUMBER as u32).wrapping_mul(0x9e37_79b1).wrapping_add(script as u32);
+        match read(&memory, &of_11(), &mut Scripts::default(), function - POINTER, check) {
+            Found::Function(code) => {
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+                let line = &code.lines[0];
+                Some((text(&code.name), text(&line.file), line.line))
+            }
+            _ => None,
+        }
+    }
+
+    fn shown(name: &str, line: u32) -> Option<(String, String, u32)> {
+        Some((name.to_owned(), "/a.js".to_owned(), line))
+    }
+
+    #[test]
+    fn functions_have_their_names_or_those_that_are_inferred() {
+        let mut all = Objects::default();
+        let (undefined, empty) = (all.object(UNDEFINED, &[]), all.latin(""));
+        let source = all.latin("one\ntwo\r\nthree\rfour");
+        let (own, inferred) = (all.latin("own"), all.wide("größe.名"));
+        let of = |all: &mut Objects, variables, own, inferred, begin| {
+            let scope = all.scope(variables, own, inferred, begin);
+            read_of(all.function(scope, source), 77)
+        };
+        // 100 lines of the file lie before the source.
+        assert_eq!(of(&mut all, 0, own, undefined, 0), shown("own", 101));
+        assert_eq!(of(&mut all, 3, empty, inferred, 4), shown("größe.名", 102));
+        assert_eq!(of(&mut all, 80, own, undefined, 9), shown("own", 103));
+        // A class without a name has none at all.
+        assert_eq!(of(&mut all, 0, 0, undefined, 15), shown("(anonymous)", 104));
+        let (a, dot) = (all.latin("a"), all.latin("."));
+        let path = (0..9).fold(a, |path, _| {
+            let path = all.joined(path, dot);
+            all.joined(path, a)
+        });
+        assert_eq!(of(&mut all, 0, empty, path, 0), shown("a.a.a.a.a.a.a.a.a.a", 101));
+        let slice = all.object(STRING | u64::from(SLICE), &[(1, 2 << 32), (2, own), (3, 1 << 32)]);
+        assert_eq!(of(&mut all, 0, slice, undefined, 0), shown("wn", 101));
+        // It was not compiled yet.
+        let uncompiled = all.function(own, source);
+        assert_eq!(read_of(uncompiled, 77), shown("own", 0));
+    }
+
+    #[test]
+    fn lines_are_those_of_the_source_or_unknown() {
+        let mut all = Objects::default();
+        let (undefined, empty) = (all.object(UNDEFINED, &[]), all.latin(""));
+        let whole = all.wide("one\u{2028}two\nthree");
+        let joined = all.joined(whole, empty);
+        let parts = all.joined(whole, whole);
+        let slice = all.object(STRING | u64::from(SLICE), &[(1, 9 << 32), (2, whole), (3, 4 << 32)]);
+        let long = all.latin(&"x".repeat(600));
+        let of = |all: &mut Objects, source, begin| {
+            let scope = all.scope(0, empty, undefined, begin);
+            read_of(all.function(scope, source), 77)
+        };
+        for (source, begin, name, line) in [
+            (whole, 4, "(anonymous)", 102),
+            (joined, 8, "(anonymous)", 103),
+            (slice, 4, "(anonymous)", 102),
+            (parts, 4, "(anonymous at 4)", 0),
+            (long, 550, "(anonymous at 550)", 101),
+        ] {
+            assert_eq!(of(&mut all, source, begin), shown(name, line), "{begin}");
+        }
+    }
+
+    #[test]
+    fn what_is_another_function_or_none_is_gone() {
+        let mut all = Objects::default();
+        let (name, source) = (all.latin("f"), all.latin(""));
+        let function = all.function(name, source);
+        assert_eq!((read_of(function, 77), read_of(function, 78)), (shown("f", 0), None));
+        // No function, no object, and a name that never ends.
+        assert_eq!((read_of(name, 77), read_of(9, 77)), (None, None));
+        let circle = all.joined(name, name);
+        let object = all.0.last_mut().expect("it was made");
+        (object[2], object[3]) = (circle, circle);
+        assert_eq!(read_of(all.function(circle, source), 77), None);
+    }
+
+    #[test]
+    fn builds_with_other_pointers_are_refused() {
+        let mut known = [Some(1); NAMES.len()];
+        [known[0], known[1]] = [FUNCTION, CONTEXT].map(|off| Some(off.cast_unsigned()));
+        assert_eq!(offsets(known), None);
+        known[2] = Some(SHIFT);
+        assert!(offsets(known).is_some());
+        known[NAMES.len() - 1] = None;
+        assert_eq!(offsets(known), None);
+    }
+}

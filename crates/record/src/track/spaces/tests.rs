@@ -113,6 +113,19 @@ fn a_space_is_complete_behind_a_scan_or_an_exec() {
 }
 
 #[test]
+fn a_place_of_an_image_is_found_if_it_is_mapped_once() {
+    let mut spaces = Spaces::default();
+    spaces.map(1, Avma(0x1_0000), region(0x1_5000, 7, 0));
+    // A part of it is there a second time.
+    spaces.map(1, Avma(0x9_0000), region(0x9_1000, 7, 0x3000));
+    let of = |off: u64| spaces.of(1).and_then(|space| space.address(7, FileOff(off)));
+    assert_eq!(
+        [0, 0x2fff, 0x3000, 0x4000].map(of),
+        [Some(Avma(0x1_0000)), Some(Avma(0x1_2fff)), None, Some(Avma(0x1_4000))]
+    );
+}
+
+#[test]
 fn code_without_a_file_keeps_its_address() {
     let mut spaces = Spaces::default();
     spaces.map(
