@@ -198,6 +198,27 @@ VERIFIED_ALONE __u64 leave_handler(__u32 slot)
 	return ip ? ip | FRAME_INTERRUPTED : 0;
 }
 
+/* Goes over a trampoline, through which CPython calls its loop for each function (`-X perf`), if the walk has come to one: the function stands
+ * in its place. It has no unwind table, and its code shows that it has one word besides its return address. */
+static __always_inline void skip_trampoline(struct table_walk *walk)
+{
+	__u64 before = 0, behind = 0, word = 0;
+
+	if (READ_USER(before, walk->ip - sizeof(before)) || READ_USER(behind, walk->ip))
+		return;
+	before >>= 16;
+	/* sub $8, %rsp; call *%rcx, and add $8, %rsp; ret; or push %rbp; mov %rsp, %rbp; call *%rcx, and pop %rbp; ret */
+	if (!(before == 0xd1ff08ec8348 && (behind & 0xffffffffff) == 0xc308c48348) && !(before == 0xd1ffe5894855 && (behind & 0xffff) == 0xc35d))
+		return;
+	if (!read_word(walk, walk->sp, &word) || !read_word(walk, walk->sp + 8, &walk->ip)) {
+		walk->ip = 0;
+		return;
+	}
+	if (before == 0xd1ffe5894855)
+		walk->fp = word;
+	walk->sp += 16;
+}
+
 /* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
  * there is none, or it is not known. */
 VERIFIED_ALONE __u64 step_out(__u32 slot)
@@ -288,6 +309,9 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	walk->ip = true_return(&scratch->returns, cfa - 8, word);
 	walk->sp = cfa;
 	walk->is_interrupted = 0;
+	/* Trampolines lie outside the interpreter. */
+	if (scratch->interpreted.record.len && walk->ip - walk->code.range.start >= walk->code.range.len)
+		skip_trampoline(walk);
 	return walk->ip;
 }
 
