@@ -109,6 +109,15 @@ struct interpreted {
 	__u32 was_bare;
 	/* It is the begin of a function, which is in a register. */
 	__u32 is_at_begin;
+	/* What was seen of the code around an address (bpf/v8.h). */
+	struct v8_scan {
+		__u32 four;
+		__u32 place;
+		__u32 is_of_file;
+		__u32 is_over;
+		__u32 is_given_back;
+		__u32 zero;
+	} scan;
 	/* The states of the thread, one in each interpreter that it has entered, and the runs of each, the innermost first: that which the walk
 	 * of the stack comes to next, and that behind the last one. */
 	__u64 states[MAX_STATES];

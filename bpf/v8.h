@@ -102,12 +102,45 @@ static __always_inline bool is_behind_begin(struct interpreted *into, __u64 ip)
 	       code[16 - V8_CALL_BYTES] == V8_CALL;
 }
 
+/* Looks at a byte of the code around an address, and the three before it. */
+static long scan_v8_code(__u32 i, struct interpreted **context)
+{
+	struct interpreted *into = *context;
+	const __u8 *code = (const __u8 *)into->words;
+	struct v8_scan *scan = &into->scan;
+	__u32 at = i & (V8_CODE_BYTES - 1), four;
+
+	four = scan->four >> 8 | (__u32)code[at] << 24;
+	scan->four = four;
+	/* push rbp; mov rbp, rsp: the second one may be next */
+	if (at >= V8_CODE_BEFORE + 2 && !scan->is_over && (four == 0xe5894855 || four == 0xec8b4855)) {
+		/* push rsi; push rdi: context and function. In code that V8 makes, the next function is farther away. */
+		into->is_at_begin = code[at + 1] == 0x56 && code[at + 2] == 0x57;
+		scan->place = V8_UNSURE;
+		if (at == V8_CODE_BEFORE + 2)
+			scan->place = V8_ABOVE_SP;
+		else if (at == V8_CODE_BEFORE + 3 || (into->is_at_begin && !scan->is_of_file))
+			scan->place = V8_AT_SP;
+		return 1;
+	}
+	if (at >= V8_CODE_BEFORE) {
+		/* Between functions there are traps. */
+		scan->is_over |= at > V8_CODE_BEFORE && four >> 16 == 0xcccc;
+		return 0;
+	}
+	/* mov rsp, rbp; pop rbp; or leave, and a pop of the return address */
+	if (four == 0x5de58b48 || four == 0x5dec8948 || (four >> 16 & 0xf8ff) == 0x58c9)
+		scan->is_given_back = 1;
+	/* Behind a ret, with or without a number of bytes, another part begins. */
+	else if (four >> 24 == 0xc3 || (four & 0xff00ff00) == 0xc200)
+		scan->is_given_back = 0;
+	return 0;
+}
+
 /* Looks at the code around an address where it was interrupted, and stores whether that is the begin of a function, which is in a register then. */
 static __always_inline enum v8_place v8_place_at(struct interpreted *into, __u64 ip, bool is_of_file)
 {
 	const __u8 *code = (const __u8 *)into->words;
-	bool is_given_back = 0, makes_one = 0, is_over = 0;
-	__u32 four = 0;
 
 	_Static_assert(V8_CODE_BYTES + 2 <= sizeof(into->words), "there is no room for code");
 	if (bpf_probe_read_user(into->words, V8_CODE_BYTES + 2, (void *)(ip - V8_CODE_BEFORE)))
@@ -116,30 +149,13 @@ static __always_inline enum v8_place v8_place_at(struct interpreted *into, __u64
 	/* ret */
 	if (into->is_at_begin || code[V8_CODE_BEFORE] == 0xc3 || code[V8_CODE_BEFORE] == 0xc2)
 		return V8_AT_SP;
-	for (__u32 i = 0; i < V8_CODE_BYTES; i++) {
-		four = four >> 8 | (__u32)code[i] << 24;
-		/* push rbp; mov rbp, rsp: the second one may be next */
-		if (i >= V8_CODE_BEFORE + 2 && !is_over && (four == 0xe5894855 || four == 0xec8b4855)) {
-			/* push rsi; push rdi: context and function. In code that V8 makes, the next function is farther away. */
-			into->is_at_begin = code[i + 1] == 0x56 && code[i + 2] == 0x57;
-			if (i == V8_CODE_BEFORE + 2)
-				return V8_ABOVE_SP;
-			if (i == V8_CODE_BEFORE + 3 || (into->is_at_begin && !is_of_file))
-				return V8_AT_SP;
-			makes_one = 1;
-		}
-		/* Between functions there are traps. */
-		if (i > V8_CODE_BEFORE && four >> 16 == 0xcccc)
-			is_over = 1;
-		/* mov rsp, rbp; pop rbp; or leave, and a pop of the return address */
-		if (i < V8_CODE_BEFORE && (four == 0x5de58b48 || four == 0x5dec8948 || (four >> 16 & 0xf8ff) == 0x58c9))
-			is_given_back = 1;
-		/* Behind a ret, with or without a number of bytes, another part begins. */
-		else if (i < V8_CODE_BEFORE && (four >> 24 == 0xc3 || (four & 0xff00ff00) == 0xc200))
-			is_given_back = 0;
-	}
-	into->is_at_begin = 0;
-	return is_given_back || makes_one ? V8_UNSURE : V8_FRAME;
+	into->scan.four = into->scan.is_over = into->scan.is_given_back = 0;
+	into->scan.is_of_file = is_of_file;
+	into->scan.place = V8_FRAME;
+	bpf_loop(V8_CODE_BYTES, scan_v8_code, &into, 0);
+	if (into->scan.place == V8_UNSURE)
+		into->is_at_begin = 0;
+	return into->scan.is_given_back && into->scan.place == V8_FRAME ? V8_UNSURE : into->scan.place;
 }
 
 /* Stores which function a frame runs; returns false if it is none. */
