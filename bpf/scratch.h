@@ -58,6 +58,8 @@ struct table_walk {
 	/* What the known ranges are of. */
 	struct known_of known_of;
 	__u32 next;
+	/* The stack pointer of the frame that is left. */
+	__u64 left_sp;
 	struct no_table_record missing;
 	struct tree_search search;
 };
@@ -109,6 +111,8 @@ struct interpreted {
 	__u32 was_bare;
 	/* It is the begin of a function, which is in a register. */
 	__u32 is_at_begin;
+	/* Words that were read from the process. */
+	__u64 read[4];
 	/* What was seen of the code around an address (bpf/v8.h). */
 	struct v8_scan {
 		__u32 four;

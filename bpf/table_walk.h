@@ -23,19 +23,26 @@
 #define SIGNAL_FP 120
 #define SIGNAL_SP 160
 #define SIGNAL_IP 168
+/* Instead of an address: the code has no unwind table, and may be V8's. */
+#define IN_V8 1
 /* No word has an address that is as close behind. */
 #define NO_WINDOW 1
 /* What programs may use below the stack pointer, and signals do not overwrite (x86-64 psABI). */
 #define RED_ZONE 128
 
 /* Forgets the known ranges if they are of another process, or its mappings may have changed since, or tables were taken away. */
-static __always_inline void forget_old_code(struct table_walk *walk)
+VERIFIED_ALONE int forget_old_code(__u32 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mm_struct___with_number *by_number = (void *)task->mm;
 	struct mm_struct___with_seqcount *by_seqcount = (void *)task->mm;
 	struct known_of of = { .mm = (__u64)task->mm, .start_time = task->start_time, .epoch = current_epoch() };
+	struct scratch *scratch = scratch_of(slot);
+	struct table_walk *walk;
 
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
 	if (bpf_core_field_exists(by_seqcount->mm_lock_seq)) {
 		of.exec_id = task->self_exec_id;
 		of.sequence = by_seqcount->mm_lock_seq.sequence;
@@ -46,11 +53,12 @@ static __always_inline void forget_old_code(struct table_walk *walk)
 	if (of.exec_id && of.mm == walk->known_of.mm && of.start_time == walk->known_of.start_time &&
 	    of.exec_id == walk->known_of.exec_id && of.sequence == walk->known_of.sequence &&
 	    of.epoch == walk->known_of.epoch)
-		return;
+		return 0;
 	walk->known_of = of;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < KNOWN_CODE; i++)
 		walk->known[i & (KNOWN_CODE - 1)].range.len = 0;
+	return 0;
 }
 
 /* Makes the code at an address the current range; returns false if it has no table. */
@@ -200,23 +208,32 @@ VERIFIED_ALONE __u64 leave_handler(__u32 slot)
 
 /* Goes over a trampoline, through which CPython calls its loop for each function (`-X perf`), if the walk has come to one: the function stands
  * in its place. It has no unwind table, and its code shows that it has one word besides its return address. */
-static __always_inline void skip_trampoline(struct table_walk *walk)
+VERIFIED_ALONE int skip_trampoline(__u32 slot)
 {
-	__u64 before = 0, behind = 0, word = 0;
+	struct scratch *scratch = scratch_of(slot);
+	struct table_walk *walk;
+	__u64 before, behind, *read;
 
-	if (READ_USER(before, walk->ip - sizeof(before)) || READ_USER(behind, walk->ip))
-		return;
-	before >>= 16;
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+	read = scratch->interpreted.read;
+	if (READ_USER(read[0], walk->ip - sizeof(read[0])) || READ_USER(read[1], walk->ip))
+		return 0;
+	before = read[0] >> 16;
+	behind = read[1];
 	/* sub $8, %rsp; call *%rcx, and add $8, %rsp; ret; or push %rbp; mov %rsp, %rbp; call *%rcx, and pop %rbp; ret */
 	if (!(before == 0xd1ff08ec8348 && (behind & 0xffffffffff) == 0xc308c48348) && !(before == 0xd1ffe5894855 && (behind & 0xffff) == 0xc35d))
-		return;
-	if (!read_word(walk, walk->sp, &word) || !read_word(walk, walk->sp + 8, &walk->ip)) {
+		return 0;
+	if (READ_USER(read[0], walk->sp) || READ_USER(read[1], walk->sp + 8)) {
 		walk->ip = 0;
-		return;
+		return 0;
 	}
 	if (before == 0xd1ffe5894855)
-		walk->fp = word;
+		walk->fp = read[0];
+	walk->ip = read[1];
 	walk->sp += 16;
+	return 0;
 }
 
 /* Goes to the caller of the walk's last frame. Returns its address, with FRAME_INTERRUPTED if it has not called but was interrupted; 0 if
@@ -280,7 +297,7 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		walk->sp = cfa;
 		return walk->ip;
 	case ROW_UNKNOWN:
-		return leave_v8(slot);
+		return IN_V8;
 	case ROW_SIGNAL:
 		return leave_handler(slot);
 	case ROW_ROOT:
@@ -309,9 +326,6 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 	walk->ip = true_return(&scratch->returns, cfa - 8, word);
 	walk->sp = cfa;
 	walk->is_interrupted = 0;
-	/* Trampolines lie outside the interpreter. */
-	if (scratch->interpreted.record.len && walk->ip - walk->code.range.start >= walk->code.range.len)
-		skip_trampoline(walk);
 	return walk->ip;
 }
 
@@ -322,17 +336,49 @@ struct table_step {
 	__u32 len;
 };
 
+/* Completes a step to an address: leaves a frame of V8, and goes over a trampoline. It is apart from `table_step`, because all functions that call
+ * each other have 512 bytes of stack. */
+VERIFIED_ALONE __u64 complete_step(__u32 slot, __u64 address)
+{
+	struct scratch *scratch = scratch_of(slot);
+	struct table_walk *walk;
+
+	if (!scratch)
+		return 0;
+	walk = &scratch->walk;
+	if (address == IN_V8)
+		return leave_v8(slot);
+	/* Trampolines lie outside the interpreter. */
+	if (address && address == walk->ip && scratch->interpreted.record.len && address - walk->code.range.start >= walk->code.range.len) {
+		skip_trampoline(slot);
+		address = walk->ip;
+	}
+	return address;
+}
+
+/* Notes which functions of an interpreter a frame runs, a position in the stack. */
+VERIFIED_ALONE int place_functions(__u32 slot, __u32 position)
+{
+	struct scratch *scratch = scratch_of(slot);
+
+	if (!scratch)
+		return 0;
+	place_run(&scratch->interpreted, scratch->walk.left_sp, scratch->walk.sp, position);
+	place_v8_function(&scratch->interpreted, position);
+	return 0;
+}
+
 /* One step outwards; the index comes from the loop's own counter, as in `walk_step`. */
 static long table_step(__u32 i, struct table_step *step)
 {
 	__u32 at = step->base + 1 + (i & (MAX_USER_FRAMES - 1));
-	__u64 sp = step->scratch->walk.sp;
-	__u64 address = step_out(step->slot);
+	__u64 address;
 
+	step->scratch->walk.left_sp = step->scratch->walk.sp;
+	address = complete_step(step->slot, step_out(step->slot));
 	if (!address || at >= 128 + MAX_USER_FRAMES)
 		return 1;
-	place_run(&step->scratch->interpreted, sp, step->scratch->walk.sp, i);
-	place_v8_function(&step->scratch->interpreted, i);
+	place_functions(step->slot, i);
 	step->scratch->frames[at] = address;
 	step->len = i + 2;
 	return 0;
@@ -362,7 +408,7 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	walk->begin = walk->sp;
 	walk->window_at = NO_WINDOW;
 	walk->code.range.len = 0;
-	forget_old_code(walk);
+	forget_old_code(slot);
 	scratch->frames[step.base] = walk->ip;
 	bpf_loop(MAX_USER_FRAMES - 1, table_step, &step, 0);
 	if (!walk->is_whole)

@@ -66,15 +66,15 @@ enum v8_word_at_sp {
 	V8_RETURN_OF_THIS,
 };
 
-static __always_inline enum v8_word_at_sp v8_word_at(__u64 sp, __u64 ip)
+static __always_inline enum v8_word_at_sp v8_word_at(struct interpreted *into, __u64 sp, __u64 ip)
 {
-	__u64 word = 0, code = 0;
+	__u64 *word = &into->read[0], *code = &into->read[1];
 
-	if (READ_USER(word, sp) || !follows_call(word) || READ_USER(code, word - sizeof(code)))
+	if (READ_USER(*word, sp) || !follows_call(*word) || READ_USER(*code, *word - sizeof(*code)))
 		return V8_OTHER_WORD;
 	/* call with a distance */
-	if ((code >> 24 & 0xff) == 0xe8)
-		return ip - (word + (__s32)(code >> 32)) < V8_NEAR ? V8_RETURN_OF_THIS : V8_RETURN_OF_OTHER;
+	if ((*code >> 24 & 0xff) == 0xe8)
+		return ip - (*word + (__s32)(*code >> 32)) < V8_NEAR ? V8_RETURN_OF_THIS : V8_RETURN_OF_OTHER;
 	return V8_RETURN_OF_ANY;
 }
 
@@ -162,31 +162,31 @@ static __always_inline enum v8_place v8_place_at(struct interpreted *into, __u64
 static __always_inline bool note_v8_function(struct interpreted *into, __u64 function)
 {
 	const struct interpreter *of = &into->of;
-	__u64 shared = 0, script = 0, which = 0;
-	__u32 number = 0;
+	__u64 *shared = &into->read[0], *script = &into->read[1], *which = &into->read[2];
+	__u32 *number = (__u32 *)&into->read[3];
 
 	/* Pointers are one too high. */
-	if ((function & 7) != 1 || READ_USER(shared, function - 1 + of->shared) || (shared & 7) != 1)
+	if ((function & 7) != 1 || READ_USER(*shared, function - 1 + of->shared) || (*shared & 7) != 1)
 		return 0;
-	shared -= 1;
-	if (READ_USER(number, shared + of->number) || READ_USER(script, shared + of->script) || (script & 7) != 1)
+	*shared -= 1;
+	if (READ_USER(*number, *shared + of->number) || READ_USER(*script, *shared + of->script) || (*script & 7) != 1)
 		return 0;
 	/* Functions that are part of V8 have no number in a script. */
-	if ((__s32)number < 0 ? READ_USER(which, shared + of->name) : READ_USER(which, script - 1 + of->script_number))
+	if ((__s32)*number < 0 ? READ_USER(*which, *shared + of->name) : READ_USER(*which, *script - 1 + of->script_number))
 		return 0;
-	into->found.code = shared;
-	into->found.check = number * 0x9e3779b1 + V8_NUMBER(which) + (__u32)which * 3;
+	into->found.code = *shared;
+	into->found.check = *number * 0x9e3779b1 + V8_NUMBER(*which) + (__u32)*which * 3;
 	return 1;
 }
 
 /* Returns true if a frame that was read is one of a function that is not optimized: it has used all of its words. */
 static __always_inline bool is_unoptimized(struct interpreted *into)
 {
-	__u64 bytecode = into->words[V8_BYTECODE], map = 0;
-	__u16 type = 0;
+	__u64 bytecode = into->words[V8_BYTECODE], *map = &into->read[0];
+	__u16 *type = (__u16 *)&into->read[1];
 
-	return into->words[V8_KIND] & 1 && (bytecode & 7) == 1 && !READ_USER(map, bytecode - 1) && (map & 7) == 1 &&
-	       !READ_USER(type, map - 1 + into->of.type) && type == into->of.bytecode_type;
+	return into->words[V8_KIND] & 1 && (bytecode & 7) == 1 && !READ_USER(*map, bytecode - 1) && (*map & 7) == 1 &&
+	       !READ_USER(*type, *map - 1 + into->of.type) && *type == into->of.bytecode_type;
 }
 
 /* Goes to the caller of a frame of V8. Returns its address; 0 if the frame does not say what it is. */
@@ -195,7 +195,7 @@ VERIFIED_ALONE __u64 leave_v8(__u32 slot)
 	struct scratch *scratch = scratch_of(slot);
 	struct interpreted *into;
 	struct table_walk *walk;
-	__u64 kind, caller, returns = 0;
+	__u64 kind, caller, returns;
 	enum v8_place place;
 	bool is_of_file;
 
@@ -215,7 +215,7 @@ VERIFIED_ALONE __u64 leave_v8(__u32 slot)
 	    bpf_probe_read_user(into->words, V8_FRAME_BYTES, (void *)(walk->fp - V8_FRAME_BELOW)))
 		into->words[V8_KIND] = 0;
 	if (walk->is_interrupted && (place == V8_FRAME || place == V8_UNSURE)) {
-		enum v8_word_at_sp word = v8_word_at(walk->sp, walk->ip);
+		enum v8_word_at_sp word = v8_word_at(into, walk->sp, walk->ip);
 
 		/* Code of V8 itself has a frame of its own, or that of the function which runs it. */
 		if (is_of_file ? word == V8_RETURN_OF_THIS || (word == V8_RETURN_OF_ANY && into->words[V8_KIND] & 1) :
@@ -229,9 +229,9 @@ VERIFIED_ALONE __u64 leave_v8(__u32 slot)
 		if (into->is_at_begin && walk->sp == scratch->registers.registers[STACK_POINTER])
 			note_v8_function(into, scratch->registers.registers[V8_FUNCTION_REGISTER]);
 		walk->sp += place == V8_AT_SP ? 8 : 16;
-		if (READ_USER(returns, walk->sp - 8))
+		if (READ_USER(into->read[0], walk->sp - 8))
 			return 0;
-		walk->ip = true_return(&scratch->returns, walk->sp - 8, returns);
+		walk->ip = true_return(&scratch->returns, walk->sp - 8, into->read[0]);
 		walk->is_interrupted = 0;
 		return walk->ip;
 	}
