@@ -151,7 +151,11 @@ impl<'a> Samples<'a> {
                 self.stack(&user, |code, address, is_leaf| located(code, space, address, is_leaf))?;
             // The kernel does not say why its walk ended; a copied stack is not unwound yet.
             let is_unsaid = !user.is_empty() && (is_chain || attr.stack_bytes > 0);
-            let user_end = if is_unsaid { WalkEnd::UNSAID } else { WalkEnd::NONE };
+            let user_end = match () {
+                () if is_too_long(&user) => WalkEnd::DEPTH,
+                () if is_unsaid => WalkEnd::UNSAID,
+                () => WalkEnd::NONE,
+            };
             let snapshots = self.snapshots.as_mut().filter(|_| user_stack != 0);
             let snapshot =
                 snapshots.zip(space).and_then(|(to, space)| to.note(sample, space, &mut self.code));
@@ -193,10 +197,14 @@ impl<'a> Samples<'a> {
                 self.kernel_hits[hit] = true;
             }
         }
-        if leaf_first.is_empty() || !attr.has_chains() { WalkEnd::NONE } else { WalkEnd::UNSAID }
+        match () {
+            () if is_too_long(leaf_first) => WalkEnd::DEPTH,
+            () if leaf_first.is_empty() || !attr.has_chains() => WalkEnd::NONE,
+            () => WalkEnd::UNSAID,
+        }
     }
 
-    /// Returns the id of a stack, 0 if it is empty.
+    /// Returns the id of a stack, 0 if it is empty. Of one that is too long, the outermost frames are left out.
     fn stack(
         &mut self,
         leaf_first: &[Avma],
@@ -223,6 +231,11 @@ impl<'a> Samples<'a> {
         self.basis = Basis { newest_stack: self.nodes.newest(), processes: Processes::NONE, ..self.basis };
         Ok(())
     }
+}
+
+/// Returns true if a stack has more frames than a recording keeps.
+fn is_too_long(leaf_first: &[Avma]) -> bool {
+    leaf_first.len() > MAX_FRAMES as usize
 }
 
 /// Finds the code of a frame. An unmapped address stays as it is, because some mappings may be unknown.

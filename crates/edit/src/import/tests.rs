@@ -1,8 +1,9 @@
 use std::os::unix::fs::FileExt as _;
 
 use icecore_elf::Avma;
+use icecore_format::limits::MAX_FRAMES;
 use icecore_format::read::Recording;
-use icecore_format::records::{Location, TargetKind, WalkEnd, Word};
+use icecore_format::records::{Location, Sample, TargetKind, WalkEnd, Word};
 
 use super::perf_data::fixture::{File as PerfFile, sample};
 use icecore_profile::watch::Unwatched;
@@ -19,7 +20,7 @@ const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
 
 /// Imports a file; returns the recording, and what was imported.
-fn imported(file: &PerfFile) -> (Tables, Vec<icecore_format::records::Sample>, Imported) {
+fn imported(file: &PerfFile) -> (Tables, Vec<Sample>, Imported) {
     let (from, to) = (tempfile::tempfile().expect("room"), tempfile::tempfile().expect("room"));
     from.write_all_at(&file.bytes(), 0).expect("room");
     let mut writer = Writer::create(to.try_clone().expect("ours"), [1; 16]).expect("room");
@@ -103,6 +104,22 @@ fn a_call_chain_is_divided_where_the_kernel_ends() {
     let user = (frames(&tables, rows[0].user_stack), rows[0].user_end);
     let expected = [in_file(0x2010), in_file(0x2400), Location::Address(0x6666), in_file(0x2500)];
     assert_eq!(user, (expected.to_vec(), WalkEnd::UNSAID));
+}
+
+#[test]
+fn a_call_chain_that_is_longer_than_stacks_of_recordings_is_marked() {
+    let mut file = begun();
+    let longest = MAX_FRAMES as usize;
+    for frames in [longest, longest + 1] {
+        let chain = [&[CONTEXT_USER][..], &vec![CODE + 0x10; frames]].concat();
+        file.record(9, 2, &sample(200, CODE + 0x10, &chain, &registers(0, CODE + 0x10), &[]));
+    }
+    let (tables, rows, _) = imported(&file);
+    let taken = |row: &Sample| (frames(&tables, row.user_stack).len(), row.user_end);
+    assert_eq!(
+        rows.iter().map(taken).collect::<Vec<_>>(),
+        [(longest, WalkEnd::UNSAID), (longest, WalkEnd::DEPTH)]
+    );
 }
 
 #[test]

@@ -94,6 +94,9 @@ pub struct Step {
     pub mark: Mark,
 }
 
+/// The most frames that are shown of a stack: machine frames, and as many functions that interpreters run.
+const MAX_STEPS: usize = 2 * limits::MAX_FRAMES as usize;
+
 /// Lists the frames of a stack, leaf first.
 pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
     let mut next = stack;
@@ -115,7 +118,7 @@ pub fn steps(tables: &Tables, stack: u32) -> impl Iterator<Item = Step> + '_ {
         next = node.map_or(0, |n| n.parent);
         Some(step)
     })
-    .take(limits::MAX_FRAMES as usize)
+    .take(MAX_STEPS)
 }
 
 /// Lists the machine frames of a stack, leaf first: as [`steps`], without the functions that interpreters run.

@@ -158,6 +158,18 @@ fn what_is_known_of_a_stack_stays_when_its_rest_is_lost() {
 }
 
 #[test]
+fn functions_of_interpreters_leave_room_for_all_machine_frames() {
+    let nodes = |count: u32, begin: u32, address: u64| (0..count).map(move |at| (begin + at, address));
+    let most = limits::MAX_FRAMES;
+    let outer = nodes(most, 0, 0x1010);
+    let functions = nodes(most, most, Location::INTERPRETED | 8);
+    let tables = tables(&outer.chain(functions).collect::<Vec<_>>());
+    let steps: Vec<Step> = steps(&tables, 2 * most).collect();
+    assert_eq!(steps.iter().filter(|step| step.is_interpreted()).count(), most as usize);
+    assert_eq!(steps.last().map(|step| step.node), Some(1), "the outermost frame");
+}
+
+#[test]
 fn images_of_one_identity_are_one() {
     // The images differ only in their device numbers, which do not matter to names.
     let tables = tables(&[(0, 0x2100)]);
