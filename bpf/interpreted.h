@@ -156,14 +156,14 @@ static __always_inline void next_run(struct interpreted *into, __u64 run)
 		walk->outer_frame = 0;
 }
 
-/* Returns what tells the text to which a field leads from others: its hash, or if that is not known its end. */
-static __always_inline __u64 check_of_text(struct interpreted *into, __u64 field)
+/* Returns what tells a text from others: its hash, or if that is not known its end. */
+static __always_inline __u64 check_of_text(struct interpreted *into, __u64 text)
 {
 	const struct interpreter *of = &into->of;
 	__u64 *words = into->words;
-	__u64 text = 0, hash, end;
+	__u64 hash, end;
 
-	if (READ_USER(text, field) || !text || bpf_probe_read_user(words, 16, (void *)(text + of->text_head)))
+	if (!text || bpf_probe_read_user(words, 16, (void *)(text + of->text_head)))
 		return 0;
 	hash = words[of->is_hash_first ? 0 : 1];
 	end = text + of->characters + words[of->is_hash_first ? 1 : 0];
@@ -180,13 +180,13 @@ static __always_inline __u64 check_of_text(struct interpreted *into, __u64 field
 #define BYTES_LENGTH 16
 #define BYTES_BEGIN 32
 
-/* Returns what tells the bytes to which a field leads from others: their number and their end. */
-static __always_inline __u64 check_of_bytes(struct interpreted *into, __u64 field)
+/* Returns what tells an object of bytes from others: their number and their end. */
+static __always_inline __u64 check_of_bytes(struct interpreted *into, __u64 bytes)
 {
 	__u64 *words = into->words;
-	__u64 bytes = 0, len = 0, mixed, end;
+	__u64 len = 0, mixed, end;
 
-	if (READ_USER(bytes, field) || READ_USER(len, bytes + BYTES_LENGTH))
+	if (READ_USER(len, bytes + BYTES_LENGTH))
 		return 0;
 	end = bytes + BYTES_BEGIN + len;
 	for (int i = 2; i < 8; i++)
@@ -201,29 +201,70 @@ static __always_inline __u64 check_of_bytes(struct interpreted *into, __u64 fiel
 	return mixed;
 }
 
+/* Returns a field of the code object whose begin was read. */
+static __always_inline __u64 code_field(const struct interpreted *into, __u32 off)
+{
+	return into->code_begin[off / 8 & (CODE_WORDS - 1)];
+}
+
 /* Returns what tells a code object from the next one at its address. */
 static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 {
 	const struct interpreter *of = &into->of;
-	__u64 mixed = 0, class = 0;
+	__u64 mixed = 0, file, class = 0;
 	__u32 number = 0;
-	__u8 kind = 0;
 
-	if (of->builtin && READ_USER(kind, code))
+	if (!of->file)
+		return READ_USER(number, code + of->number) ? 0 : number;
+	if (bpf_probe_read_user(into->code_begin, CODE_BYTES, (void *)code))
 		return 0;
-	if (!kind || kind != of->builtin) {
-		if (READ_USER(number, code + of->number))
-			return 0;
-		if (!of->file)
-			return number;
-		mixed = check_of_text(into, code + of->file) * 3;
+	if (!of->builtin || (__u8)into->code_begin[0] != of->builtin) {
+		number = code_field(into, of->number) >> 8 * (of->number & 4);
+		file = code_field(into, of->file);
+		/* Mostly it is that of the last one. */
+		if (file != into->last_file) {
+			into->last_file = file;
+			into->last_file_check = check_of_text(into, file);
+		}
+		mixed = into->last_file_check * 3;
 	}
-	mixed += check_of_text(into, code + of->name);
-	if (of->class && !READ_USER(class, code + of->class) && class)
-		mixed += check_of_text(into, class + of->class_name) * 5;
+	mixed += check_of_text(into, code_field(into, of->name));
+	if (of->class)
+		class = code_field(into, of->class);
+	if (class && !READ_USER(class, class + of->class_name))
+		mixed += check_of_text(into, class) * 5;
 	if (of->lines)
-		mixed += check_of_bytes(into, code + of->lines) * 7;
+		mixed += check_of_bytes(into, code_field(into, of->lines)) * 7;
 	return number * 0x9e3779b1 + (__u32)mixed + (__u32)(mixed >> 32);
+}
+
+/* Reads a frame. Mostly its callers lie below it, on a stack that the interpreter keeps for frames: then it reads a piece with some of them,
+ * not beyond the page, since a fault takes as long as 50 frames. */
+static __always_inline bool read_frame(struct interpreted *into, __u64 frame)
+{
+	struct list_walk *walk = &into->list;
+	__u32 bytes = into->of.frame_bytes, below = 0;
+	__u64 off = frame - walk->window_at, len;
+
+	if (frame & 7 || bytes > FRAME_WORDS * 8)
+		return 0;
+	if (off < walk->window_len && off + bytes <= walk->window_len)
+		return 1;
+	if (walk->inner_frame - frame < sizeof(into->window)) {
+		below = frame & (STACK_PAGE_LEN - 1);
+		if (below > sizeof(into->window) - FRAME_WORDS * 8)
+			below = sizeof(into->window) - FRAME_WORDS * 8;
+	}
+	len = below + bytes;
+	walk->window_at = frame - below;
+	walk->window_len = len;
+	return len <= sizeof(into->window) && !bpf_probe_read_user(into->window, len, (void *)walk->window_at);
+}
+
+/* Returns a field of the frame that was read. */
+static __always_inline __u64 frame_field(const struct interpreted *into, __u64 frame, __u32 off)
+{
+	return into->window[(frame - into->list.window_at + off) / 8 & (FRAME_WINDOW_WORDS - 1)];
 }
 
 /* Reads one frame of the list. */
@@ -234,7 +275,7 @@ static long list_step(__u32 i, struct interpreted **context)
 	struct list_walk *walk = &into->list;
 	struct interpreted_frame *to;
 	__u64 frame = walk->frame;
-	__u32 at = walk->len, bytes, line = 0;
+	__u32 at = walk->len, line = 0;
 	bool is_on_stack, is_innermost = at == walk->base;
 
 	if (!frame) {
@@ -248,28 +289,33 @@ static long list_step(__u32 i, struct interpreted **context)
 			end_run(into, walk->run, at);
 		next_run(into, walk->outer_run);
 	}
-	bytes = of->frame_bytes;
-	if (bytes > sizeof(into->words) || frame & 7 || bpf_probe_read_user(into->words, bytes, (void *)frame)) {
+	if (!read_frame(into, frame)) {
 		walk->end = WALK_UNREADABLE;
 		return 1;
 	}
+	walk->inner_frame = frame;
 	to = &into->record.frames[at & (MAX_INTERPRETED_FRAMES - 1)];
-	to->code = into->words[of->code / 8 & (FRAME_WORDS - 1)] & ~CODE_MARKS;
-	to->instruction = into->words[of->instruction / 8 & (FRAME_WORDS - 1)];
-	walk->frame = into->words[of->previous / 8 & (FRAME_WORDS - 1)];
+	to->code = frame_field(into, frame, of->code) & ~CODE_MARKS;
+	to->instruction = frame_field(into, frame, of->instruction);
+	walk->frame = frame_field(into, frame, of->previous);
 	is_on_stack = frame - walk->low < walk->high - walk->low;
 	/* PHP 7.4 puts frames without a function between a function and those that its native code calls. */
 	if (of->entered && is_on_stack && !to->code)
 		return 0;
 	to->flags = is_innermost ? INTERPRETED_INNERMOST : 0;
-	if (into->words[of->flags / 8 & (FRAME_WORDS - 1)] & of->entered)
+	if (frame_field(into, frame, of->flags) & of->entered)
 		to->flags |= INTERPRETED_ENTERED;
 	if (is_innermost && of->frame_register && frame == into->frame_register) {
 		to->instruction = into->instruction_register;
 		to->flags |= INTERPRETED_IN_REGISTERS;
 	}
-	if (of->line && !READ_USER(line, to->instruction + of->line))
-		to->instruction |= (__u64)line << 48;
+	if (of->line) {
+		if (to->instruction != into->last_instruction) {
+			into->last_instruction = to->instruction;
+			into->last_line = READ_USER(line, to->instruction + of->line) ? 0 : line;
+		}
+		to->instruction |= into->last_line << 48;
+	}
 	/* Functions call themselves. */
 	if (to->code != into->last_code) {
 		into->last_code = to->code;
@@ -296,7 +342,8 @@ static __always_inline void read_list(struct interpreted *into, __u32 number)
 		return;
 	walk->end = WALK_DEPTH;
 	walk->base = walk->len = into->record.len;
-	walk->outer_frame = 0;
+	walk->outer_frame = walk->inner_frame = 0;
+	walk->window_len = 0;
 	if (of->has_runs) {
 		next_run(into, walk->frame);
 		if (!walk->run || READ_USER(walk->frame, walk->run + of->run_frame))
@@ -327,7 +374,8 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 		return 0;
 	into = &scratch->interpreted;
 	into->run_count = into->state_count = 0;
-	into->last_code = into->last_check = 0;
+	into->last_code = into->last_check = into->last_instruction = into->last_line = 0;
+	into->last_function = into->last_script = into->last_file = into->last_file_check = 0;
 	into->record.len = 0;
 	into->of.shared = 0;
 	into->found.code = into->was_bare = 0;
@@ -353,6 +401,12 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 			read_list(into, number);
 	}
 	return 0;
+}
+
+/* Returns true if the current thread may run functions of an interpreter. */
+static __always_inline bool is_interpreted(const struct interpreted *into)
+{
+	return into->record.len || into->of.shared;
 }
 
 /* Notes the machine frame, a position in the stack, that lies from `low` on and below `high`, if a run of the interpreter is in it. */

@@ -76,6 +76,12 @@ struct interpreter_run {
 
 /* The fields of a frame lie in so many words at its begin; a power of two. */
 #define FRAME_WORDS 16
+/* Frames are read in pieces of so many words; a power of two. */
+#define FRAME_WINDOW_WORDS 128
+
+/* The fields of a code object that tell it from others lie in so many bytes at its begin; and words in a power of two. */
+#define CODE_BYTES 184
+#define CODE_WORDS 32
 
 /* A walk along the frames of an interpreter. */
 struct list_walk {
@@ -87,6 +93,10 @@ struct list_walk {
 	__u64 run;
 	__u64 outer_run;
 	__u64 outer_frame;
+	/* The frame that was read last, and the address and the length of the piece that was. */
+	__u64 inner_frame;
+	__u64 window_at;
+	__u64 window_len;
 	/* The position of the first frame among those of the sample, and that behind the last one. */
 	__u32 base;
 	__u32 len;
@@ -97,14 +107,24 @@ struct list_walk {
 /* The functions that an interpreter runs in a thread. Programs have too little stack for what is needed meanwhile. */
 struct interpreted {
 	struct list_walk list;
+	__u64 window[FRAME_WINDOW_WORDS];
 	__u64 words[FRAME_WORDS];
+	__u64 code_begin[CODE_WORDS];
 	struct interpreter of;
 	/* What the registers hold in which the eval loop has its frame and its instruction. */
 	__u64 frame_register;
 	__u64 instruction_register;
-	/* The code object that was read last, and what tells it from others. */
+	/* The code object that was read last, and what tells it from others, its file, and its instruction and the line of that. In V8, the function whose code that
+	 * is, and the script that was read last, and its number. */
 	__u64 last_code;
 	__u64 last_check;
+	__u64 last_file;
+	__u64 last_file_check;
+	__u64 last_instruction;
+	__u64 last_line;
+	__u64 last_function;
+	__u64 last_script;
+	__u64 last_script_number;
 	/* The function of the machine frame that was left last; its code is 0 if it has none. */
 	struct interpreted_frame found;
 	/* The machine frame that was left last is one of V8 that has only a return address. */

@@ -125,6 +125,7 @@ VERIFIED_ALONE int take_user_stack(__u32 slot, bool at_entry)
 	if (walks_tables)
 		find_interpreted(slot);
 	if (walks_tables && walk_by_tables(slot)) {
+		send_interpreted(slot, scratch);
 		if (audited_of && bpf_get_prandom_u32() % audited_of == 0)
 			take_snapshot(slot, scratch, 1);
 		return 0;

@@ -297,7 +297,7 @@ VERIFIED_ALONE __u64 step_out(__u32 slot)
 		walk->sp = cfa;
 		return walk->ip;
 	case ROW_UNKNOWN:
-		return IN_V8;
+		return scratch->interpreted.of.shared ? IN_V8 : 0;
 	case ROW_SIGNAL:
 		return leave_handler(slot);
 	case ROW_ROOT:
@@ -336,36 +336,31 @@ struct table_step {
 	__u32 len;
 };
 
-/* Completes a step to an address: leaves a frame of V8, and goes over a trampoline. It is apart from `table_step`, because all functions that call
- * each other have 512 bytes of stack. */
-VERIFIED_ALONE __u64 complete_step(__u32 slot, __u64 address)
+/* Completes a step out of a frame, a position in the stack, where an interpreter runs: leaves a frame of V8, goes over a trampoline, and notes
+ * which functions the frame runs. Returns the address of the caller. It is apart from `table_step`, because all functions that call each other
+ * have 512 bytes of stack. */
+VERIFIED_ALONE __u64 complete_step(__u32 slot, __u32 position, __u64 address)
 {
 	struct scratch *scratch = scratch_of(slot);
+	struct interpreted *into;
 	struct table_walk *walk;
 
 	if (!scratch)
 		return 0;
+	into = &scratch->interpreted;
 	walk = &scratch->walk;
 	if (address == IN_V8)
-		return leave_v8(slot);
+		address = leave_v8(slot);
 	/* Trampolines lie outside the interpreter. */
-	if (address && address == walk->ip && scratch->interpreted.record.len && address - walk->code.range.start >= walk->code.range.len) {
+	if (into->record.len && address == walk->ip && address - walk->code.range.start >= walk->code.range.len) {
 		skip_trampoline(slot);
 		address = walk->ip;
 	}
-	return address;
-}
-
-/* Notes which functions of an interpreter a frame runs, a position in the stack. */
-VERIFIED_ALONE int place_functions(__u32 slot, __u32 position)
-{
-	struct scratch *scratch = scratch_of(slot);
-
-	if (!scratch)
+	if (!address)
 		return 0;
-	place_run(&scratch->interpreted, scratch->walk.left_sp, scratch->walk.sp, position);
-	place_v8_function(&scratch->interpreted, position);
-	return 0;
+	place_run(into, walk->left_sp, walk->sp, position);
+	place_v8_function(into, position);
+	return address;
 }
 
 /* One step outwards; the index comes from the loop's own counter, as in `walk_step`. */
@@ -375,10 +370,11 @@ static long table_step(__u32 i, struct table_step *step)
 	__u64 address;
 
 	step->scratch->walk.left_sp = step->scratch->walk.sp;
-	address = complete_step(step->slot, step_out(step->slot));
+	address = step_out(step->slot);
+	if (address && is_interpreted(&step->scratch->interpreted))
+		address = complete_step(step->slot, i, address);
 	if (!address || at >= 128 + MAX_USER_FRAMES)
 		return 1;
-	place_functions(step->slot, i);
 	step->scratch->frames[at] = address;
 	step->len = i + 2;
 	return 0;
@@ -413,7 +409,6 @@ VERIFIED_ALONE int walk_by_tables(__u32 slot)
 	bpf_loop(MAX_USER_FRAMES - 1, table_step, &step, 0);
 	if (!walk->is_whole)
 		return 0;
-	send_interpreted(slot, scratch);
 	scratch->record.user_len = step.len;
 	scratch->record.user_end = WALK_BY_TABLES;
 	return 1;

@@ -165,6 +165,12 @@ static __always_inline bool note_v8_function(struct interpreted *into, __u64 fun
 	__u64 *shared = &into->read[0], *script = &into->read[1], *which = &into->read[2];
 	__u32 *number = (__u32 *)&into->read[3];
 
+	/* Functions call themselves, and others of their script. */
+	if (function == into->last_function) {
+		into->found.code = into->last_code;
+		into->found.check = into->last_check;
+		return 1;
+	}
 	/* Pointers are one too high. */
 	if ((function & 7) != 1 || READ_USER(*shared, function - 1 + of->shared) || (*shared & 7) != 1)
 		return 0;
@@ -172,10 +178,22 @@ static __always_inline bool note_v8_function(struct interpreted *into, __u64 fun
 	if (READ_USER(*number, *shared + of->number) || READ_USER(*script, *shared + of->script) || (*script & 7) != 1)
 		return 0;
 	/* Functions that are part of V8 have no number in a script. */
-	if ((__s32)*number < 0 ? READ_USER(*which, *shared + of->name) : READ_USER(*which, *script - 1 + of->script_number))
-		return 0;
+	if ((__s32)*number < 0) {
+		if (READ_USER(*which, *shared + of->name))
+			return 0;
+	} else if (*script == into->last_script) {
+		*which = into->last_script_number;
+	} else {
+		if (READ_USER(*which, *script - 1 + of->script_number))
+			return 0;
+		into->last_script = *script;
+		into->last_script_number = *which;
+	}
 	into->found.code = *shared;
 	into->found.check = *number * 0x9e3779b1 + V8_NUMBER(*which) + (__u32)*which * 3;
+	into->last_function = function;
+	into->last_code = into->found.code;
+	into->last_check = into->found.check;
 	return 1;
 }
 
