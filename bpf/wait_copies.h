@@ -23,6 +23,8 @@ struct wait_copy {
 	struct registers_record taken;
 	/* The number of frames; 0 if there was no whole walk. */
 	__u32 walked;
+	/* How many functions of an interpreter `wait_functions` has of them. */
+	__u32 functions;
 };
 
 /* By the address of the task, like `waits`. */
@@ -34,8 +36,28 @@ struct {
 	__type(value, struct wait_copy);
 } wait_copies SEC(".maps");
 
-/* The first content of a value. */
+/* The most functions that are kept of a thread, the innermost ones, and one more; a power of two. */
+#define MAX_WAIT_FUNCTIONS 128
+
+/* The functions that an interpreter runs in a thread. */
+struct wait_functions {
+	__u32 end; /* enum walk_end */
+	__u32 zero;
+	struct interpreted_frame frames[MAX_WAIT_FUNCTIONS];
+};
+
+/* By the address of the task. Apart, because few threads have some. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct wait_functions);
+} wait_functions SEC(".maps");
+
+/* The first contents of values. */
 struct wait_copy no_copy = {};
+struct wait_functions no_functions = {};
 
 /* 1: copies are made. User space sets it where no thread can take its stack; the program of switches sets it when the kernel refuses that. */
 __u32 makes_wait_copies = 0;
@@ -64,7 +86,47 @@ VERIFIED_ALONE __u32 walk_for_wait(__u32 slot)
 	scratch->record.kernel_len = 0;
 	scratch->returns.trampoline = 0;
 	find_go_stacks(scratch->record.head.tgid, &scratch->go);
+	find_interpreted(slot);
 	return walk_by_tables(slot) ? scratch->record.user_len : 0;
+}
+
+/* Keeps the functions of an interpreter that a walk has found in a thread; if there is no room for them, the stack has none. */
+static __always_inline void keep_functions(__u64 task, const struct interpreted *into, struct wait_copy *copy)
+{
+	__u32 len = into->record.len;
+	struct wait_functions *kept;
+
+	if (!len)
+		return;
+	kept = bpf_map_lookup_elem(&wait_functions, &task);
+	if (!kept) {
+		bpf_map_update_elem(&wait_functions, &task, &no_functions, BPF_NOEXIST);
+		kept = bpf_map_lookup_elem(&wait_functions, &task);
+		if (!kept)
+			return;
+	}
+	kept->end = into->record.end;
+	if (len >= MAX_WAIT_FUNCTIONS) {
+		len = MAX_WAIT_FUNCTIONS - 1;
+		kept->end = WALK_DEPTH;
+	}
+	if (!bpf_probe_read_kernel(kept->frames, (len & (MAX_WAIT_FUNCTIONS - 1)) * sizeof(kept->frames[0]), into->record.frames))
+		copy->functions = len;
+}
+
+/* Sends the functions that were kept of a thread, before its stack. */
+static __always_inline void send_functions(__u32 slot, struct scratch *scratch, struct task_struct *task, const struct wait_copy *copy)
+{
+	__u32 len = copy->functions & (MAX_WAIT_FUNCTIONS - 1);
+	struct interpreted *into = &scratch->interpreted;
+	__u64 key = (__u64)task;
+	struct wait_functions *kept = bpf_map_lookup_elem(&wait_functions, &key);
+
+	if (!kept || bpf_probe_read_kernel(into->record.frames, len * sizeof(kept->frames[0]), kept->frames))
+		return;
+	into->record.len = len;
+	into->record.end = kept->end;
+	send_interpreted(slot, scratch);
 }
 
 /* Walks the stack of the current thread, whose registers were taken, and keeps the frames. */
@@ -79,12 +141,15 @@ static __always_inline void keep_walk(struct task_struct *prev, struct wait_copy
 	if (!scratch)
 		return;
 	scratch->record.head.tgid = prev->tgid;
+	scratch->record.head.tid = prev->pid;
 	__builtin_memcpy(scratch->registers.registers, copy->taken.registers, sizeof(copy->taken.registers));
 	len = walk_for_wait(slot);
 	/* The verifier of 6.1 understands the mask. */
 	if (len < MAX_TOP_LEN / sizeof(__u64) &&
 	    !bpf_probe_read_kernel(copy->taken.top, (len & (MAX_TOP_LEN / sizeof(__u64) - 1)) * sizeof(__u64), scratch->frames))
 		copy->walked = len;
+	if (copy->walked)
+		keep_functions((__u64)prev, &scratch->interpreted, copy);
 	free_scratch(scratch);
 }
 
@@ -109,7 +174,7 @@ static __always_inline void copy_for_wait(struct task_struct *prev)
 			return;
 	}
 	taken = &copy->taken;
-	copy->walked = 0;
+	copy->walked = copy->functions = 0;
 	entry = (void *)bpf_task_pt_regs(prev);
 	COPY_REGISTERS(taken->registers, FROM_ENTRY);
 	if (uprobe_task(prev)) {
@@ -169,6 +234,8 @@ static __always_inline void send_wait_copy(__u32 slot, struct scratch *scratch, 
 		bpf_probe_read_kernel(scratch->frames, len, taken->top);
 		record->user_len = len / sizeof(__u64);
 		record->user_end = WALK_BY_TABLES;
+		if (copy->functions)
+			send_functions(slot, scratch, task, copy);
 		if (bpf_ringbuf_output(&ring, scratch, sizeof(*record) + len, wakeup_flags()))
 			count_loss(LOSS_STACK_SHORTENED);
 		return;
@@ -190,8 +257,10 @@ static __always_inline void forget_wait_copy(struct task_struct *task)
 {
 	__u64 key = (__u64)task;
 
-	if (makes_wait_copies)
-		bpf_map_delete_elem(&wait_copies, &key);
+	if (!makes_wait_copies)
+		return;
+	bpf_map_delete_elem(&wait_copies, &key);
+	bpf_map_delete_elem(&wait_functions, &key);
 }
 
 #endif

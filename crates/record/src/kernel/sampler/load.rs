@@ -232,6 +232,7 @@ impl<'obj> Sampler<'obj> {
         if has_waits {
             open.maps.waits.set_max_entries(MAX_WAITING)?;
             open.maps.wait_copies.set_max_entries(MAX_WAIT_COPIES)?;
+            open.maps.wait_functions.set_max_entries(MAX_WAIT_COPIES)?;
         }
         let always_there = 0;
         if has_waits && stacks_of_waits != StacksOfWaits::ByThread {
