@@ -3,17 +3,17 @@
 
 usage: interpreters.py FOLDER-WITH-PROGRAMS
 
-For each interpreter that is installed, programs recurse 10 and 450 functions deep, in one run of the interpreter's loop, so that the stack of the
-machine is the same:
+For each interpreter that is installed, programs recurse 10 and 450 functions deep. In Python since 3.11 and PHP these are in one run of the
+interpreter's loop, so that the stack of the machine is the same; else each function has machine frames of its own:
   functions  samples with functions of the language, of all samples
   agree      stacks of which each frame of the loop has its functions (`interpreted` in `health`)
   rooted     user stacks whose outermost frame is a proven start
   ns each    time of the sampler for each function: the difference of both, by the kernel's account of BPF programs
+  ns other   the same where no function calls itself, but two call each other
   us sample  time of the sampler for a sample of 10 functions
   CPU        CPU time of the recorder in us for a sample, names included
   bytes      size of the file for a sample
-Below it, what py-spy takes that samples the same program at the same rate; it is left out where it is not installed. Node.js has functions of its own
-only with a flag, and is there to compare.
+Below it, what py-spy takes that samples the same program at the same rate; it is left out where it is not installed.
 """
 
 import json
@@ -34,14 +34,20 @@ def work():
     for i in range(20000): n = (n * 31 + i) & 0xFFFF
     return n
 def deep(left): return deep(left - 1) if left else work()
+def one(left): return two(left - 1) if left else work()
+def two(left): return one(left - 1) if left else work()
+begin = {"same": deep, "others": one}[sys.argv[3]]
 end = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end: deep(int(sys.argv[1]))
+while time.monotonic() < end: begin(int(sys.argv[1]))
 """
 PHP = """<?php
 function work() { $n = 0; for ($i = 0; $i < 20000; $i++) $n = ($n * 31 + $i) & 0xffff; return $n; }
 function deep($left) { return $left ? deep($left - 1) : work(); }
+function one($left) { return $left ? two($left - 1) : work(); }
+function two($left) { return $left ? one($left - 1) : work(); }
+$begin = ['same' => 'deep', 'others' => 'one'][$argv[3]];
 $end = microtime(true) + (float) $argv[2];
-while (microtime(true) < $end) deep((int) $argv[1]);
+while (microtime(true) < $end) $begin((int) $argv[1]);
 """
 JAVA = """
 public class Deep {
@@ -62,9 +68,9 @@ while (Date.now() < end) deep(+process.argv[2]);
 """
 
 
-def recorded(folder, command, depth, path):
+def recorded(folder, command, depth, path, functions="same"):
     """Records a program; returns what the report says."""
-    command = [*command, str(depth), SECONDS]
+    command = [*command, str(depth), SECONDS, functions]
     subprocess.run([folder / "icecore-record", "-q", "-F", RATE, "-o", path, "--force", "--", *command], check=True)
     said = subprocess.run([folder / "icecore-report", "summary", path, "--json"], capture_output=True, check=True)
     return json.loads(said.stdout)
@@ -75,6 +81,11 @@ def share_of(folder, path, language, samples):
     command = [folder / "icecore-report", "top", path, "--json", "--language", language]
     said = subprocess.run(command, capture_output=True, check=True)
     return json.loads(said.stdout)["total_samples"] / samples
+
+
+def ns_a_sample(said):
+    """Returns the time of the sampler for a sample, in nanoseconds."""
+    return said["receipt"]["bpf_ns"] / said["samples"]
 
 
 def percent(share):
@@ -88,9 +99,10 @@ def row(folder, name, language, command, path):
     agree = found and found["agree"] / found["stacks"]
     receipt = shallow["receipt"]
     deep = recorded(folder, command, 450, path)
-    a_sample = [it["receipt"]["bpf_ns"] / it["samples"] for it in (shallow, deep)]
-    each = f"{(a_sample[1] - a_sample[0]) / 440:.0f}" if found else "-"
-    figures = [percent(functions), percent(agree), percent(deep["rooted_share"]), each, f"{a_sample[0] / 1000:.1f}"]
+    # The compilers of Java and of JavaScript would put one function into the other.
+    others = recorded(folder, command, 450, path, "others") if found and language in ("python", "php") else None
+    each = [f"{(ns_a_sample(it) - ns_a_sample(shallow)) / 440:.0f}" if found and it else "-" for it in (deep, others)]
+    figures = [percent(functions), percent(agree), percent(deep["rooted_share"]), *each, f"{ns_a_sample(shallow) / 1000:.1f}"]
     cost = [f"{receipt['cpu_ns_per_sample'] / 1000:.0f}", f"{shallow['bytes_per_sample']:.0f}"]
     print("".join(f"{cell:>11}" for cell in [name, *figures, *cost]), flush=True)
 
@@ -104,7 +116,7 @@ def py_spy(command):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
         before = os.times()
-        command = [tool, "record", "--rate", RATE, "--format", "raw", "-o", out, "--", *command, "10", SECONDS]
+        command = [tool, "record", "--rate", RATE, "--format", "raw", "-o", out, "--", *command, "10", SECONDS, "same"]
         said = subprocess.run(command, capture_output=True, text=True)
         after = os.times()
         if said.returncode or not out.exists():
@@ -130,7 +142,7 @@ def main():
         rows += [("php", "php", ["php", "-n", Path(work, "deep.php")])]
         rows += [("java", "java", ["java", "-cp", work, "Deep"])]
         rows += [("node", "javascript", ["node", Path(work, "deep.js")])]
-        heads = ["", "functions", "agree", "rooted", "ns each", "us sample", "CPU", "bytes"]
+        heads = ["", "functions", "agree", "rooted", "ns each", "ns other", "us sample", "CPU", "bytes"]
         print("".join(f"{cell:>11}" for cell in heads))
         for name, language, command in rows:
             if shutil.which(command[0]) is None:
