@@ -40,10 +40,10 @@ impl Sampler<'_> {
         Some(KernelNames::new(asked, link))
     }
 
-    /// Opens the list of processes with an interpreter; `None` if stacks are not walked by unwind tables.
+    /// Opens the list of processes with an interpreter; `None` if their functions are not found.
     pub(crate) fn interpreters(&self) -> anyhow::Result<Option<OfInterpreters>> {
         let open = || MapHandle::try_from(&self.skel.maps.interpreters).map(OfInterpreters);
-        self.walks_tables
+        self.finds_interpreters
             .then(open)
             .transpose()
             .context("cannot open the list of processes with an interpreter")

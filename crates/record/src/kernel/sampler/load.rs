@@ -34,7 +34,9 @@ const MAX_WAITING: u32 = 128 << 10;
 const MAX_CALLS: u32 = 64 << 10;
 /// The number of threads whose stacks are copied when they leave their CPU: 18 MiB of the kernel's memory.
 const MAX_WAIT_COPIES: u32 = 8 << 10;
-/// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests.
+/// The number of threads that wait in functions of an interpreter: 24 MiB.
+const MAX_WAIT_FUNCTIONS: u32 = 2 << 10;
+/// The environment variable that names a feature which the recorder does not use although the kernel has it; for tests and measurements.
 const WITHOUT: &str = "ICECORE_WITHOUT";
 /// The most ways to load the programs.
 pub const WAYS: usize = 5;
@@ -232,7 +234,7 @@ impl<'obj> Sampler<'obj> {
         if has_waits {
             open.maps.waits.set_max_entries(MAX_WAITING)?;
             open.maps.wait_copies.set_max_entries(MAX_WAIT_COPIES)?;
-            open.maps.wait_functions.set_max_entries(MAX_WAIT_COPIES)?;
+            open.maps.wait_functions.set_max_entries(MAX_WAIT_FUNCTIONS)?;
         }
         let always_there = 0;
         if has_waits && stacks_of_waits != StacksOfWaits::ByThread {
@@ -269,6 +271,7 @@ impl<'obj> Sampler<'obj> {
         Ok(Self {
             skel,
             walks_tables,
+            finds_interpreters: walks_tables && !is_without("interpreters"),
             walker,
             stacks_of_waits,
             has_cgroups,

@@ -63,6 +63,8 @@ pub struct Sampler<'obj> {
     skel: IcecoreSkel<'obj>,
     walker: Walker,
     walks_tables: bool,
+    /// Stacks have the functions that interpreters run.
+    finds_interpreters: bool,
     stacks_of_waits: StacksOfWaits,
     has_cgroups: bool,
     /// The number of events.
