@@ -163,19 +163,27 @@ static __always_inline __u64 check_of_text(struct interpreted *into, __u64 text)
 	__u64 *words = into->words;
 	__u64 hash, end;
 
-	if (!text || bpf_probe_read_user(words, 16, (void *)(text + of->text_head)))
+	if (!text)
 		return 0;
+	if (bpf_probe_read_user(words, 16, (void *)(text + of->text_head))) {
+		into->faults++;
+		return 0;
+	}
 	hash = words[of->is_hash_first ? 0 : 1];
 	end = text + of->characters + words[of->is_hash_first ? 1 : 0];
 	if (hash && hash != ~0ULL)
 		return hash;
 	words[2] = words[3] = 0;
 	/* Kernels refuse a length that they do not know for sure. */
-	if (of->end_bytes == 32 ? bpf_probe_read_user(words, 32, (void *)(end - 32)) : bpf_probe_read_user(words, 16, (void *)(end - 16)))
+	if (of->end_bytes == 32 ? bpf_probe_read_user(words, 32, (void *)(end - 32)) : bpf_probe_read_user(words, 16, (void *)(end - 16))) {
+		into->faults++;
 		return 0;
+	}
 	return words[0] ^ words[1] * 3 ^ words[2] * 5 ^ words[3] * 7;
 }
 
+/* Where a function that is part of PHP has its name and its class: in so many bytes. */
+#define BUILTIN_BYTES 24
 /* Where an object of bytes has their number, and the bytes themselves. */
 #define BYTES_LENGTH 16
 #define BYTES_BEGIN 32
@@ -186,15 +194,19 @@ static __always_inline __u64 check_of_bytes(struct interpreted *into, __u64 byte
 	__u64 *words = into->words;
 	__u64 len = 0, mixed, end;
 
-	if (READ_USER(len, bytes + BYTES_LENGTH))
+	if (READ_USER(len, bytes + BYTES_LENGTH)) {
+		into->faults++;
 		return 0;
+	}
 	end = bytes + BYTES_BEGIN + len;
 	for (int i = 2; i < 8; i++)
 		words[i] = 0;
 	if (len < 24 ? bpf_probe_read_user(words, 16, (void *)(end - 16)) :
 	    len < 56 ? bpf_probe_read_user(words, 32, (void *)(end - 32)) :
-		       bpf_probe_read_user(words, 64, (void *)(end - 64)))
+		       bpf_probe_read_user(words, 64, (void *)(end - 64))) {
+		into->faults++;
 		return 0;
+	}
 	mixed = len;
 	for (int i = 0; i < 8; i++)
 		mixed = mixed * 31 + words[i];
@@ -214,10 +226,18 @@ static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 	__u64 mixed = 0, file, class = 0;
 	__u32 number = 0;
 
-	if (!of->file)
-		return READ_USER(number, code + of->number) ? 0 : number;
-	if (bpf_probe_read_user(into->code_begin, CODE_BYTES, (void *)code))
-		return 0;
+	if (!of->file) {
+		if (READ_USER(number, code + of->number))
+			into->faults++;
+		return number;
+	}
+	if (of->code_bytes > sizeof(into->code_begin) || bpf_probe_read_user(into->code_begin, of->code_bytes, (void *)code)) {
+		into->faults++;
+		/* Functions that are part of the interpreter have fewer bytes. */
+		into->code_begin[0] = 0;
+		if (!of->builtin || bpf_probe_read_user(into->code_begin, BUILTIN_BYTES, (void *)code) || (__u8)into->code_begin[0] != of->builtin)
+			return 0;
+	}
 	if (!of->builtin || (__u8)into->code_begin[0] != of->builtin) {
 		number = code_field(into, of->number) >> 8 * (of->number & 4);
 		file = code_field(into, of->file);
@@ -231,7 +251,9 @@ static __always_inline __u32 check_of_code(struct interpreted *into, __u64 code)
 	mixed += check_of_text(into, code_field(into, of->name));
 	if (of->class)
 		class = code_field(into, of->class);
-	if (class && !READ_USER(class, class + of->class_name))
+	if (class && READ_USER(class, class + of->class_name))
+		into->faults++;
+	else
 		mixed += check_of_text(into, class) * 5;
 	if (of->lines)
 		mixed += check_of_bytes(into, code_field(into, of->lines)) * 7;
@@ -289,7 +311,7 @@ static long list_step(__u32 i, struct interpreted **context)
 			end_run(into, walk->run, at);
 		next_run(into, walk->outer_run);
 	}
-	if (!read_frame(into, frame)) {
+	if (into->faults >= MAX_FAULTS || !read_frame(into, frame)) {
 		walk->end = WALK_UNREADABLE;
 		return 1;
 	}
@@ -312,7 +334,9 @@ static long list_step(__u32 i, struct interpreted **context)
 	if (of->line) {
 		if (to->instruction != into->last_instruction) {
 			into->last_instruction = to->instruction;
-			into->last_line = READ_USER(line, to->instruction + of->line) ? 0 : line;
+			if (READ_USER(line, to->instruction + of->line))
+				into->faults++;
+			into->last_line = line;
 		}
 		to->instruction |= into->last_line << 48;
 	}
@@ -375,6 +399,7 @@ VERIFIED_ALONE int find_interpreted(__u32 slot)
 	into = &scratch->interpreted;
 	into->run_count = into->state_count = 0;
 	into->last_code = into->last_check = into->last_instruction = into->last_line = 0;
+	into->faults = 0;
 	into->last_function = into->last_script = into->last_file = into->last_file_check = 0;
 	into->record.len = 0;
 	into->of.shared = 0;

@@ -79,9 +79,10 @@ struct interpreter_run {
 /* Frames are read in pieces of so many words; a power of two. */
 #define FRAME_WINDOW_WORDS 128
 
-/* The fields of a code object that tell it from others lie in so many bytes at its begin; and words in a power of two. */
-#define CODE_BYTES 184
+/* The fields of a code object that tell it from others lie in so many words at its begin; a power of two. */
 #define CODE_WORDS 32
+/* How often memory of a process may not be readable until its list is given up: a fault takes as long as 50 frames. */
+#define MAX_FAULTS 64
 
 /* A walk along the frames of an interpreter. */
 struct list_walk {
@@ -125,6 +126,8 @@ struct interpreted {
 	__u64 last_function;
 	__u64 last_script;
 	__u64 last_script_number;
+	/* How often memory could not be read. */
+	__u64 faults;
 	/* The function of the machine frame that was left last; its code is 0 if it has none. */
 	struct interpreted_frame found;
 	/* The machine frame that was left last is one of V8 that has only a return address. */

@@ -37,7 +37,7 @@ struct {
 } wait_copies SEC(".maps");
 
 /* The most functions that are kept of a thread, the innermost ones, and one more; a power of two. */
-#define MAX_WAIT_FUNCTIONS 128
+#define MAX_WAIT_FUNCTIONS 512
 
 /* The functions that an interpreter runs in a thread. */
 struct wait_functions {

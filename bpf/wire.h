@@ -309,6 +309,8 @@ struct interpreter {
 	__u32 class;
 	__u32 class_name;
 	__u32 lines;
+	/* The first bytes of a code object hold these fields, so many; at most 184. */
+	__u32 code_bytes;
 	/* A function whose first byte is this one is part of the interpreter and has neither number nor file; 0 if code objects have no such byte. */
 	__u32 builtin;
 	/* In a text, its length and its hash, the latter first or not; its characters; and how many bytes of its end tell it where its hash is not
@@ -327,6 +329,7 @@ struct interpreter {
 	/* In what an object begins with, its type, two bytes; and that of bytecode. */
 	__u32 type;
 	__u32 bytecode_type;
+	__u32 zero;
 };
 
 /*

@@ -47,6 +47,12 @@ pub(super) struct List {
 }
 
 impl List {
+    /// How many bytes of a code object hold the fields that tell it from others.
+    pub(super) fn code_bytes(&self) -> u32 {
+        let words = [self.file, self.name, self.class, self.lines].map(|off| off + 8);
+        words.into_iter().fold(self.number + 4, u32::max)
+    }
+
     /// Encodes it; `runtime` is the address of the state of the interpreter.
     pub(super) fn bytes(&self, runtime: u64) -> Vec<u8> {
         let words = [
@@ -73,6 +79,7 @@ impl List {
             self.class,
             self.class_name,
             self.lines,
+            self.code_bytes(),
             self.builtin,
             self.text_head,
             u32::from(self.is_hash_first),
@@ -84,6 +91,7 @@ impl List {
             self.script_number,
             self.kind,
             self.bytecode_kind,
+            0,
         ];
         runtime.to_ne_bytes().into_iter().chain(words.into_iter().flat_map(u32::to_ne_bytes)).collect()
     }

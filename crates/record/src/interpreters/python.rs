@@ -292,3 +292,17 @@ fn of_version(version: u32) -> Option<Offsets> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_of_a_code_object_than_it_has() {
+        // `sys.getsizeof` of the smallest one; behind it, the next page may not be there.
+        let sizes = [(OF_3_9, 176), (OF_3_10, 176), (OF_3_11, 192)];
+        for (offsets, size) in sizes {
+            assert!((1..=size).contains(&offsets.list.code_bytes()), "{}", offsets.list.code_bytes());
+        }
+    }
+}
