@@ -3,6 +3,7 @@
 //! Most of it is read only as far as it is there: for a page that is not, the kernel would ask the file system, whose server may never answer
 //! (FUSE), and the page would be brought into memory for the process.
 
+use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
 
@@ -18,11 +19,24 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) struct Memory<'a> {
     door: &'a Door,
     tgid: u32,
+    pages: Option<&'a Pages>,
 }
+
+/// Pages that were read, the oldest first: to read small objects, of which many lie in a page.
+#[derive(Debug, Default)]
+pub(crate) struct Pages(RefCell<Vec<(u64, Vec<u8>)>>);
+
+/// How many pages are kept.
+const MAX_PAGES: usize = 64;
 
 impl<'a> Memory<'a> {
     pub(crate) fn of(tgid: u32, door: &'a Door) -> Self {
-        Self { door, tgid }
+        Self { door, tgid, pages: None }
+    }
+
+    /// Reads each page once, and remembers it: what is read again is as it was.
+    pub(crate) fn through(self, pages: &'a Pages) -> Self {
+        Self { pages: Some(pages), ..self }
     }
 
     /// Returns the id of the process.
@@ -48,6 +62,9 @@ impl<'a> Memory<'a> {
 
     /// Reads bytes; returns false if one of their pages is not there.
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        if let Some(pages) = self.pages {
+            return pages.read(self, at, into);
+        }
         let bytes = self.read_up_to(at, into.len());
         let is_whole = bytes.len() == into.len();
         if is_whole {
@@ -90,5 +107,40 @@ impl<'a> Memory<'a> {
             found.extend(self.door.memory(self.tgid, from, (len - found.len()) as u64, false).ok()?.1);
         }
         Some(found)
+    }
+}
+
+impl Pages {
+    fn read(&self, memory: &Memory<'_>, at: u64, into: &mut [u8]) -> bool {
+        let mut at = at;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let off = (at % PAGE) as usize;
+            let len = rest.len().min(PAGE as usize - off);
+            let (part, behind) = rest.split_at_mut(len);
+            let is_read = self.page(memory, at - at % PAGE, |page| part.copy_from_slice(&page[off..][..len]));
+            let (true, Some(next)) = (is_read, at.checked_add(len as u64)) else { return false };
+            (at, rest) = (next, behind);
+        }
+        true
+    }
+
+    /// Hands over a page; returns false if it is not there.
+    fn page(&self, memory: &Memory<'_>, begin: u64, take: impl FnOnce(&[u8])) -> bool {
+        let mut pages = self.0.borrow_mut();
+        if let Some((_, page)) = pages.iter().find(|page| page.0 == begin) {
+            take(page);
+            return true;
+        }
+        let page = Memory { pages: None, ..*memory }.read_up_to(begin, PAGE as usize);
+        if page.len() < PAGE as usize {
+            return false;
+        }
+        take(&page);
+        if pages.len() >= MAX_PAGES {
+            pages.remove(0);
+        }
+        pages.push((begin, page));
+        true
     }
 }

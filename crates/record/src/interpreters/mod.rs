@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 use crate::foreign::Door;
 use crate::foreign::memory::Memory;
 use crate::kernel::wire::{self, INTERRUPTED, InterpretedFrame, Sample};
+use crate::sys::clock;
 use crate::track::jit::{Language, Made, Piece};
 use crate::track::tracker::kept_ns;
 use code::Found;
@@ -52,6 +53,8 @@ use found::Kind;
 /// The most processes, and the most bytes of functions of all of them, that are remembered.
 const MAX_PROCESSES: usize = 16 << 10;
 const MAX_BYTES: usize = 128 << 20;
+/// How many of a process are remembered that were gone.
+const MAX_GONE: usize = 256;
 /// What one takes besides its name and its lines, about.
 const KNOWN_BYTES: usize = 256;
 /// The part of the time of a recording that reading functions may take, and what it may take besides.
@@ -111,6 +114,8 @@ struct Process {
     language: Language,
     /// How long reading its code took.
     took: Duration,
+    /// Code that was gone, by its address and check, and when that was seen: for samples from before it is gone.
+    gone: FxHashMap<(u64, u32), u64>,
     /// The type of its code objects.
     code_type: Option<u64>,
     codes: FxHashMap<u64, Known>,
@@ -233,12 +238,16 @@ impl Interpreters {
         let known = process.codes.get(&frame.code).filter(|known| known.check == frame.check);
         let is_known = known.is_some_and(|known| known.code.as_ref().is_none_or(agrees));
         if !is_known {
+            let seen = (frame.code, frame.check);
+            if process.gone.get(&seen).is_some_and(|gone_ns| time_ns < *gone_ns) {
+                return Shown::Gone;
+            }
             let time = self.started.elapsed() / PART + AT_FIRST;
             let has_time = has_room(process.took.as_nanos(), self.took.as_nanos(), time.as_nanos());
             if !has_time || !has_room(process.bytes as u128, self.bytes as u128, MAX_BYTES as u128) {
                 return Shown::Gone;
             }
-            let begun = Instant::now();
+            let (begun, begun_ns) = (Instant::now(), clock::monotonic_ns());
             let memory = Memory::of(tgid, door);
             let (at, check) = (frame.code, frame.check);
             let found = match &interpreter.kind {
@@ -252,7 +261,13 @@ impl Interpreters {
             let code = match found {
                 Found::Function(code) if agrees(&code) => Some(code),
                 Found::Machinery => None,
-                Found::Function(_) | Found::Gone => return Shown::Gone,
+                Found::Function(_) | Found::Gone => {
+                    if process.gone.len() >= MAX_GONE {
+                        process.gone.clear();
+                    }
+                    process.gone.insert(seen, begun_ns);
+                    return Shown::Gone;
+                }
             };
             let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
             self.bytes -= process.bytes;

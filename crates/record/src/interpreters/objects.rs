@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::code::{Code, Found, MAX_LINES, MAX_NAME_BYTES, apart, half, mixed, word};
 use super::python::{Lines, Offsets};
-use crate::foreign::memory::Memory;
+use crate::foreign::memory::{Memory, Pages};
 use crate::track::jit::Line;
 
 /// The most bytes of a table of lines.
@@ -44,10 +44,12 @@ pub(super) fn read(
     if code_type.is_none_or(|known| known != kind) {
         return if is_no_code(memory, kind) { Found::Machinery } else { Found::Gone };
     }
-    let code = function(memory, of, at, check);
+    let (first, second) = (Pages::default(), Pages::default());
+    let code = function(&memory.through(&first), of, at, check);
+    let again = memory.through(&second);
     // What was read meanwhile belongs to it if it is there, and the same, before and after. A freed object keeps most of its words.
     match code {
-        Some(code) if current_check(memory, of, at) == Some(check) && live(memory, at) == Some(kind) => code,
+        Some(code) if current_check(&again, of, at) == Some(check) && live(memory, at) == Some(kind) => code,
         _ => Found::Gone,
     }
 }

@@ -13,7 +13,7 @@ use memchr::memmem;
 use super::code::{Code, Found, MAX_LINES, MAX_NAME_BYTES, apart, half, mixed, word};
 use super::list::List;
 use super::symbols::exported;
-use crate::foreign::memory::Memory;
+use crate::foreign::memory::{Memory, Pages};
 use crate::kernel::wire::InterpretedFrame;
 use crate::track::jit::Line;
 
@@ -130,8 +130,9 @@ fn version(constants: &[u8]) -> Option<(u32, u32)> {
 
 /// Reads the function at an address.
 pub(super) fn read(memory: &Memory<'_>, of: &Offsets, at: u64, check: u32) -> Found {
-    match function(memory, of, at, check) {
-        Some(code) if is_same(memory, of, at, check) => Found::Function(code),
+    let (first, second) = (Pages::default(), Pages::default());
+    match function(&memory.through(&first), of, at, check) {
+        Some(code) if is_same(&memory.through(&second), of, at, check) => Found::Function(code),
         _ => Found::Gone,
     }
 }

@@ -47,13 +47,25 @@ impl Heap {
     }
 }
 
-fn head() -> Head<'static> {
-    Head { time_ns: 5_000_000, cpu: 0, tgid: std::process::id(), tid: 1, comm: b"t", cgroup_id: 0 }
+/// The time of samples, in nanoseconds: long ago.
+const LONG_AGO: u64 = 5_000_000;
+
+fn head(time_ns: u64) -> Head<'static> {
+    Head { time_ns, cpu: 0, tgid: std::process::id(), tid: 1, comm: b"t", cgroup_id: 0 }
 }
 
 /// Merges functions into a stack of machine frames, leaf first; each has code, instruction, number, machine frame, and whether it is the first
 /// of its interpreter.
 fn merged(all: &mut Interpreters, machine: &[u64], frames: &[(u64, u64, u32, u16, u16)]) -> Vec<u64> {
+    merged_at(LONG_AGO, all, machine, frames)
+}
+
+fn merged_at(
+    time_ns: u64,
+    all: &mut Interpreters,
+    machine: &[u64],
+    frames: &[(u64, u64, u32, u16, u16)],
+) -> Vec<u64> {
     let mut bytes = Vec::new();
     for (code, instruction, check, machine_frame, is_innermost) in frames {
         bytes.extend([*code, *instruction].map(u64::to_ne_bytes).concat());
@@ -64,7 +76,7 @@ fn merged(all: &mut Interpreters, machine: &[u64], frames: &[(u64, u64, u32, u16
     let user = machine.iter().flat_map(|address| address.to_ne_bytes()).collect::<Vec<u8>>();
     let nothing = Frames::from_bytes(&[]);
     let sample = Sample {
-        head: head(),
+        head: head(time_ns),
         weight: 1,
         kernel_end: 0,
         user_end: 10,
@@ -122,6 +134,21 @@ fn code_that_another_one_has_replaced_is_gone_and_what_is_no_code_too() {
     let frames =
         [(code, code + 192, 40, 0, 1), (no_code, 7, 41, 0, 0), (8, 8, 41, 0, 0), (code, 0, 41, 1, 0)];
     assert_eq!(merged(&mut all, &[0x10], &frames), [TAG, TAG, TAG, (code + 190) | TAG, 0x10 | INTERRUPTED]);
+}
+
+#[test]
+fn code_that_was_gone_is_not_read_again_for_samples_from_before() {
+    let (mut heap, mut all) = (Heap::default(), Interpreters::new());
+    let kind = heap.kind(b"code\0\0\0\0");
+    let name = heap.string(b"f", true);
+    let code = heap.code(kind, name, 41);
+    let frames = [(code, code + 192, 42, 1, 1)];
+    assert_eq!(merged(&mut all, &[0x10], &frames), [TAG, 0x10 | INTERRUPTED]);
+    let words = heap.0.iter_mut().find(|words| words.as_ptr() as u64 == code).expect("it is there");
+    words[11] = 42 << 32;
+    assert_eq!(merged(&mut all, &[0x10], &frames), [TAG, 0x10 | INTERRUPTED], "another one has come there");
+    let now = merged_at(clock::monotonic_ns(), &mut all, &[0x10], &frames);
+    assert_eq!(now, [(code + 192) | TAG, 0x10 | INTERRUPTED]);
 }
 
 #[test]

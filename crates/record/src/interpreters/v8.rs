@@ -18,7 +18,7 @@ use icecore_format::records::Omission;
 use super::code::{Code, Found, MAX_NAME_BYTES, apart, half, word};
 use super::list::List;
 use super::symbols::{constant, exported};
-use crate::foreign::memory::Memory;
+use crate::foreign::memory::{Memory, Pages};
 use crate::track::jit::Line;
 
 /// The name of a function without one, as V8 prints it. If it begins far behind the begin of a line, or in one that is not known, the character of
@@ -173,12 +173,13 @@ fn offsets(known: [Option<u32>; NAMES.len()]) -> Option<Offsets> {
 
 /// Reads the function whose shared part is at an address.
 pub(super) fn read(memory: &Memory<'_>, of: &Offsets, scripts: &mut Scripts, at: u64, check: u32) -> Found {
-    let heap = Heap { memory, of };
-    // Objects may move meanwhile, and others may come to where they were.
-    let both = (heap.function(at), heap.function(at));
-    let (Some(known), Some(again)) = both else { return Found::Gone };
+    let (first, second) = (Pages::default(), Pages::default());
+    let heap = Heap { memory: &memory.through(&first), of };
+    let Some(known) = heap.function(at).filter(|known| known.check == check) else { return Found::Gone };
     let place_in_source = heap.line(&known, scripts);
-    if known != again || known.check != check || heap.check(at) != Some(check) {
+    // Objects may have moved meanwhile, and others come to where they were.
+    let again = Heap { memory: &memory.through(&second), of };
+    if again.function(at).as_ref() != Some(&known) {
         return Found::Gone;
     }
     let Some(place) = apart(at, 1 + RUNNING) else { return Found::Gone };
