@@ -10,9 +10,9 @@ interpreter's loop, so that the stack of the machine is the same; else each func
   rooted     user stacks whose outermost frame is a proven start
   ns each    time of the sampler for each function: the difference of both, by the kernel's account of BPF programs
   ns other   the same where no function calls itself, but two call each other
-  us sample  time of the sampler for a sample of 10 functions
-  CPU        CPU time of the recorder in us for a sample, names included
-  bytes      size of the file for a sample
+  us sample  time of the sampler for a sample of 10 functions, and the same without functions of interpreters
+  CPU        CPU time of the recorder in us for a sample, names included; likewise
+  bytes      size of the file for a sample; likewise
 Below it, what py-spy takes that samples the same program at the same rate; it is left out where it is not installed.
 """
 
@@ -68,10 +68,11 @@ while (Date.now() < end) deep(+process.argv[2]);
 """
 
 
-def recorded(folder, command, depth, path, functions="same"):
-    """Records a program; returns what the report says."""
+def recorded(folder, command, depth, path, functions="same", missing=""):
+    """Records a program, and as if the recorder did not have a feature; returns what the report says."""
     command = [*command, str(depth), SECONDS, functions]
-    subprocess.run([folder / "icecore-record", "-q", "-F", RATE, "-o", path, "--force", "--", *command], check=True)
+    recorder = [folder / "icecore-record", "-q", "-F", RATE, "-o", path, "--force", "--", *command]
+    subprocess.run(recorder, check=True, env={**os.environ, "ICECORE_WITHOUT": missing})
     said = subprocess.run([folder / "icecore-report", "summary", path, "--json"], capture_output=True, check=True)
     return json.loads(said.stdout)
 
@@ -97,13 +98,17 @@ def row(folder, name, language, command, path):
     functions = share_of(folder, path, language, shallow["samples"]) if language else None
     found = shallow.get("interpreted")
     agree = found and found["agree"] / found["stacks"]
-    receipt = shallow["receipt"]
     deep = recorded(folder, command, 450, path)
     # The compilers of Java and of JavaScript would put one function into the other.
     others = recorded(folder, command, 450, path, "others") if found and language in ("python", "php") else None
     each = [f"{(ns_a_sample(it) - ns_a_sample(shallow)) / 440:.0f}" if found and it else "-" for it in (deep, others)]
-    figures = [percent(functions), percent(agree), percent(deep["rooted_share"]), *each, f"{ns_a_sample(shallow) / 1000:.1f}"]
-    cost = [f"{receipt['cpu_ns_per_sample'] / 1000:.0f}", f"{shallow['bytes_per_sample']:.0f}"]
+    figures = [percent(functions), percent(agree), percent(deep["rooted_share"]), *each]
+    without = [recorded(folder, command, 10, path, missing="interpreters")] if found else []
+    cost = [
+        " ".join(f"{ns_a_sample(it) / 1000:.1f}" for it in [shallow, *without]),
+        " ".join(f"{it['receipt']['cpu_ns_per_sample'] / 1000:.0f}" for it in [shallow, *without]),
+        " ".join(f"{it['bytes_per_sample']:.0f}" for it in [shallow, *without]),
+    ]
     print("".join(f"{cell:>11}" for cell in [name, *figures, *cost]), flush=True)
 
 
