@@ -82,7 +82,7 @@ fn root_functions_of_node_have_the_lines_of_its_jitdump() {
     std::fs::write(folder.path().join("work.js"), JAVASCRIPT).expect("room");
     let node = "exec node --perf-prof --no-turbo-inlining work.js";
     let run = format!("cd '{}' && {node}", folder.path().display());
-    let samples = Recorded::new(&OPTIONS, &["sh", "-c", &run]).samples(&[]);
+    let samples = Recorded::new(&OPTIONS, &["sh", "-c", &run]).samples(&["--native"]);
     // A name contains file, line and column of the function: `JS:*normalizeString node:path:94:25`.
     let name =
         samples.iter().flat_map(|sample| sample.names("user")).find(|name| name.contains("normalizeString "));
