@@ -93,7 +93,7 @@ static __always_inline bool is_at_begin(const __u8 *code)
 	       (code[0] == V8_CALL && V8_LOADS_R12(code - V8_LOAD_BYTES));
 }
 
-/* Returns true if an address is behind that call. */
+/* Returns true if an address is that to which the call at the begin of baseline code returns. */
 static __always_inline bool is_behind_begin(struct interpreted *into, __u64 ip)
 {
 	const __u8 *code = (const __u8 *)into->words;

@@ -21,8 +21,8 @@ use super::symbols::{constant, exported};
 use crate::foreign::memory::{Memory, Pages};
 use crate::track::jit::Line;
 
-/// The name of a function without one, as V8 prints it. If it begins far behind the begin of a line, or in one that is not known, the character of
-/// the script in which it begins is added.
+/// The name that V8 prints for a function without one. It is followed by the position of the function in its script, in characters, if the line
+/// alone would not tell it from others: a long line, or one that is not known.
 const ANONYMOUS: &[u8] = b"(anonymous)";
 const LONG_LINE: u32 = 500;
 /// The line of a function's declaration is shown at its begin, and none at what runs.
@@ -35,7 +35,8 @@ const SHIFT: u32 = 31;
 /// Where frames have what they run, from the frame pointer on; the sampler knows it.
 const FUNCTION: i32 = -16;
 const CONTEXT: i32 = -8;
-/// Behind the bits of what functions share comes their number in the script; behind the ends of its lines that of the script.
+/// How far behind fields that V8 exports those lie that it does not: in a `SharedFunctionInfo`, the function's number in its script lies behind
+/// the flags; in a `Script`, its number lies behind the ends of its lines.
 const NUMBER_BEHIND_BITS: u32 = 4;
 const NUMBER_BEHIND_LINES: u32 = 8;
 /// In a string: its length, and its characters or what it is made of.
