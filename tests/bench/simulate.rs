@@ -28,7 +28,7 @@ use icecore_record::threads::chunk::Chunk;
 use icecore_record::threads::counts::Counts;
 use icecore_record::threads::digest::{Digested, Processes, Wishes, digest};
 use icecore_record::threads::pump::{Begin, Looks, Pump};
-use icecore_record::track::batch::Batch;
+use icecore_record::threads::store::ToWriter;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
 const IDS: u32 = 1 << 22;
@@ -98,6 +98,7 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
             refused: &nobody.flag,
             chunks: taken_to,
             events: &chosen,
+            files: None,
             looks: Looks::default(),
             show: &|_| {},
         };
@@ -206,7 +207,7 @@ impl<'scope> Tracker<'scope> {
         options: &'env Options,
         nobody: &'env Nobody,
     ) -> Self {
-        let (batches_to, batches) = sync_channel::<Batch>(WAITING);
+        let (batches_to, batches) = sync_channel::<ToWriter>(WAITING);
         let (folder_to, folder) = sync_channel(1);
         scope.spawn(move || batches.iter().for_each(drop));
         let wishes = Wishes {

@@ -3,6 +3,7 @@
  *   probed tick N         main -> twice -> tick, N calls
  *   probed down DEPTH     main -> down -> ... -> down -> tick, DEPTH calls of `down`, one of `tick`
  *   probed sized N        main -> sized(1), sized(2), ... sized(N)
+ *   probed paced N        the same, one call in about a millisecond
  *   probed touch N        main -> touches: N pages are touched for the first time
  *   probed yield N        main -> yields: N calls of sched_yield(2)
  *   probed read N         main -> reads: N calls of read(2), of 1, 2, ... N bytes
@@ -135,6 +136,11 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "sized"))
 		for (long i = 1; i <= n; i++)
 			sized(i, what);
+	if (!strcmp(what, "paced"))
+		for (long i = 1; i <= n; i++) {
+			sized(i, what);
+			usleep(900);
+		}
 	if (!strcmp(what, "touch")) {
 		char *pages = mmap(0, n * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

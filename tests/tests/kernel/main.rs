@@ -47,6 +47,7 @@ mod queues;
 mod refusals;
 mod returns;
 mod rights;
+mod rotation;
 mod running;
 mod secrets;
 #[cfg(target_arch = "x86_64")]

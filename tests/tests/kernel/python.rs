@@ -13,13 +13,13 @@ const KNOWN: std::ops::RangeInclusive<u32> = 9..=15;
 const QUALIFIED: u32 = 11;
 
 /// An interpreter, and its minor version.
-struct Python {
-    path: PathBuf,
-    minor: u32,
+pub(crate) struct Python {
+    pub(crate) path: PathBuf,
+    pub(crate) minor: u32,
 }
 
 /// Lists the interpreters at hand, in which the versions are known: that of the path, and those of pyenv.
-fn at_hand() -> Vec<Python> {
+pub(crate) fn at_hand() -> Vec<Python> {
     needs("python3", &["--version"]);
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let folders = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
@@ -138,7 +138,7 @@ fn root_functions_of_python_that_it_reports_itself_stand_there_once() {
     }
 }
 
-fn assert_callers(python: &Python, samples: &[Sample]) {
+pub(crate) fn assert_callers(python: &Python, samples: &[Sample]) {
     let is_qualified = python.minor >= QUALIFIED;
     let (mut edges, mut exact, mut known) = (0, [0, 0], 0);
     for sample in samples {

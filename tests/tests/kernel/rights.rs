@@ -10,7 +10,8 @@ use icecore_tests::machine::{
 };
 
 /// uapi/linux/capability.h: the capabilities that the table names.
-const CAPABILITIES: [(&str, u32); 9] = [
+const CAPABILITIES: [(&str, u32); 10] = [
+    ("CAP_CHOWN", 0),
     ("CAP_DAC_OVERRIDE", 1),
     ("CAP_DAC_READ_SEARCH", 2),
     ("CAP_KILL", 5),
@@ -114,6 +115,11 @@ impl Drop for Running {
 /// Starts to record a program for which every thread of the recorder has something to do, and returns the recorder and the program. The names
 /// of code are read when a process ends.
 fn started(dir: &Path, recording: &Path) -> (Running, u32) {
+    started_with(&[], dir, recording)
+}
+
+/// The same with further options.
+fn started_with(options: &[&str], dir: &Path, recording: &Path) -> (Running, u32) {
     let script = dir.join("named.py");
     // Code that adds to a register and returns, in memory of no file, and its name.
     let source = "import ctypes, mmap, os, sys, time
@@ -133,10 +139,14 @@ os.wait()
 ";
     std::fs::write(&script, source).expect("room");
     let mut recorder = record();
-    recorder.args(["-F", "499", "-o"]).arg(recording).arg("--");
+    recorder.args(["-F", "499"]).args(options).arg("-o").arg(recording).arg("--");
     recorder.arg(python().get_program()).arg(&script).arg(dir.join("end")).stderr(Stdio::piped());
     let recorder = Running(Some(recorder.spawn().expect("it runs")));
-    wait_for_samples(recording);
+    if options.is_empty() {
+        wait_for_samples(recording);
+    } else {
+        wait_until("the second of several files", || std::fs::read_dir(dir).is_ok_and(|dir| dir.count() > 3));
+    }
     let list = Command::new("pgrep").args(["-P", &recorder.id().to_string(), "-x", "python3"]).output();
     let command = text(&list.expect("procps is installed").stdout).trim().parse().expect("one command");
     (recorder, command)
@@ -146,10 +156,24 @@ os.wait()
 fn root_every_part_of_the_recorder_has_the_rights_that_its_documentation_names_and_no_others() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
-    let documented = documented();
-    let (recorder, command) = started(dir.path(), &path);
     // The relay is there only for a command of another user.
-    let is_expected = |name: &&String| *name != "icecore-relay";
+    let absent = ["icecore-relay", "icecore-closer", "icecore-files"];
+    assert_documented(dir.path(), started(dir.path(), &path), &absent);
+    report(&["verify".as_ref(), path.as_os_str()]);
+}
+
+#[test]
+fn root_what_makes_several_files_has_the_rights_that_its_documentation_names() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    let started = started_with(&["--rotate", "300ms"], dir.path(), &path);
+    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer"]);
+}
+
+/// Compares what each part of a recorder may do with SECURITY.md, and ends it. These parts need not be there.
+fn assert_documented(dir: &Path, (recorder, command): (Running, u32), absent: &[&str]) {
+    let documented = documented();
+    let is_expected = |name: &&String| !absent.contains(&name.as_str());
     let mut found = Vec::new();
     wait_until("every thread of the recorder", || {
         found = statuses(recorder.id(), command);
@@ -160,7 +184,7 @@ fn root_every_part_of_the_recorder_has_the_rights_that_its_documentation_names_a
     });
     let status = std::fs::read_to_string(format!("/proc/{command}/status")).expect("the command runs");
     let own = std::fs::read_to_string("/proc/self/status").expect("we run");
-    let (code, said) = recorder.ended(dir.path());
+    let (code, said) = recorder.ended(dir);
     for status in &found {
         let name = field(status, "Name");
         let rights = documented.get(&name).unwrap_or_else(|| panic!("`{name}` is not in SECURITY.md"));
@@ -176,7 +200,6 @@ fn root_every_part_of_the_recorder_has_the_rights_that_its_documentation_names_a
         assert_eq!(field(&status, name), field(&own, name), "{name} of the command");
     }
     assert_eq!(code, Some(0), "{said}");
-    report(&["verify".as_ref(), path.as_os_str()]);
 }
 
 /// Makes a process that waits in a system call make another one, `getppid`, and returns the signal by which it ends.

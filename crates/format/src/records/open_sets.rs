@@ -118,6 +118,8 @@ numbers! {
     REPAIRED = 6,
     /// Another program recorded the session, and its file does not say why it ended.
     IMPORTED = 7,
+    /// The recorder has gone on in another file, without a gap.
+    ROTATED = 8,
 }
 
 numbers! {

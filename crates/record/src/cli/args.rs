@@ -9,8 +9,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 use icecore_text::quantity::size;
 
+use super::rotation;
 use super::seconds::{self, Interval};
-use crate::settings::{Embed, Unwind};
+use crate::settings::{Embed, Rotate, Unwind};
 use crate::skeleton::types::limits;
 
 /// Samples this machine with eBPF and writes what it saw into one small file
@@ -36,6 +37,7 @@ Examples:
   icecore-record -e 'uprobe:python3:PyObject_Call*' -p PID -d 5
   icecore-record -a -e cycles -e sched:sched_switch,every=100 -d 10
   icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
+  icecore-record -a -F 19 --rotate 10min --keep-for 7d -o DIR/x.icecore
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-record cache --clear               remove unwind tables that it keeps
   icecore-report FILE                        shows where time went
@@ -190,6 +192,23 @@ pub struct Args {
     /// stderr, so that the two do not mix
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Go on in another file, without a gap, when the file is so old (100ms to 30d) or so much of it is written (64K to 1T); both may be
+    /// given: 10min,256M. With `-o DIR/x.icecore`, files are named DIR/x-TIME.icecore. Each stands alone
+    #[arg(long, value_name = "TIME|SIZE", value_parser = rotation::parse)]
+    pub rotate: Option<Rotate>,
+
+    /// With --rotate, keep at most N files of this name, the one that is written included: older ones are removed
+    #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: Option<u32>,
+
+    /// With --rotate, keep at most SIZE of such files, the one that is written included
+    #[arg(long, value_name = "SIZE", requires = "rotate", value_parser = size)]
+    pub keep_bytes: Option<u64>,
+
+    /// With --rotate, remove such files when nothing was written to them for TIME (7d, 12h)
+    #[arg(long, value_name = "TIME", requires = "rotate", value_parser = rotation::parse_age)]
+    pub keep_for: Option<std::time::Duration>,
 
     /// Replace an existing file as soon as recording has begun. The new file belongs to the user who records and has mode 0600. A
     /// symbolic link stays: the file that it leads to is replaced

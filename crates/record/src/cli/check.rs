@@ -11,7 +11,7 @@ use super::args::{self, Args};
 use super::probes::{self, Common};
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
-use crate::settings::{Destination, OffCpu, Options, Target, Unwind};
+use crate::settings::{Destination, Keep, OffCpu, Options, Target, Unwind};
 use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
 use crate::sys::user::{self, User};
@@ -48,6 +48,10 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         Some(path) if path.as_os_str() == "-" => Destination::Stdout,
         Some(path) => Destination::File(path),
     };
+    ensure!(
+        args.rotate.is_none() || output != Destination::Stdout,
+        "cannot rotate stdout: name the files with -o DIR/PREFIX.icecore"
+    );
     check_terminal(&output)?;
     check_namespace()?;
     check_exist(&target)?;
@@ -125,6 +129,12 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         embed: args.embed,
         embed_max_bytes: args.embed_max,
         output,
+        rotate: args.rotate,
+        keep: Keep {
+            files: args.keep.map(|files| files as usize),
+            bytes: args.keep_bytes,
+            age: args.keep_for,
+        },
         force: args.force,
         quiet: args.quiet,
         verbose: args.verbose,

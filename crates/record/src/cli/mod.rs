@@ -7,6 +7,7 @@ mod event;
 pub(crate) mod live;
 pub(crate) mod output;
 mod probes;
+mod rotation;
 mod seconds;
 pub(crate) mod session;
 pub mod summary;

@@ -17,13 +17,13 @@ mod unlisted;
 
 use std::cmp::Reverse;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use icecore_elf::FileOff;
 use icecore_format::records::{ImageKind, ImagePartsV1, Omission, Symbol, UnwindRule};
 use object::read::{ReadCache, ReadRef};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile};
@@ -57,7 +57,7 @@ const MAX_VDSO_BYTES: u64 = 1 << 20;
 /// The images of a recording, and where they were hit.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    door: Rc<Door>,
+    door: Arc<Door>,
     /// By image id.
     sources: FxHashMap<u32, SymbolSource>,
     /// Offsets in the files of images, and whether their functions were searched.
@@ -93,7 +93,7 @@ enum SymbolSource {
 /// An open file.
 #[derive(Debug)]
 struct Held {
-    file: HeldFile,
+    file: Arc<HeldFile>,
     identity: Identity,
     /// Where a process had it mapped last.
     place: MapFile,
@@ -128,7 +128,7 @@ pub(crate) struct Collected {
 }
 
 impl Collector {
-    pub(crate) fn new(door: Rc<Door>) -> Self {
+    pub(crate) fn new(door: Arc<Door>) -> Self {
         let (sources, hits, counts, found) = Default::default();
         let room = Room::new();
         Self {
@@ -138,11 +138,41 @@ impl Collector {
             hit_count: 0,
             counts,
             left_out: 0,
-            jit: Jit::new(room.clone(), Rc::clone(&door)),
+            jit: Jit::new(room.clone(), Arc::clone(&door)),
             room,
             memory_left: MAX_MEMORY_BYTES,
             door,
         }
+    }
+
+    /// Begins what another file of the same run needs: the sources of these images are known, and none of them was hit.
+    pub(crate) fn successor(&self, live: &FxHashSet<u32>) -> Self {
+        let known = |source: &SymbolSource| match source {
+            SymbolSource::Held(held) => SymbolSource::Held(Held {
+                file: Arc::clone(&held.file),
+                identity: held.identity.clone(),
+                ..*held
+            }),
+            SymbolSource::Path(identity) | SymbolSource::Copied(_, identity) => {
+                SymbolSource::Path(identity.clone())
+            }
+            SymbolSource::Denied(denied) => {
+                let (identity, tgid, looks, found) = (denied.identity.clone(), denied.tgid, 0, None);
+                SymbolSource::Denied(Denied { identity, tgid, looks, found })
+            }
+            SymbolSource::Vdso => SymbolSource::Vdso,
+            SymbolSource::Nowhere => SymbolSource::Nowhere,
+        };
+        let sources = self.sources.iter().filter(|(image, _)| live.contains(image));
+        let sources = sources.map(|(image, source)| (*image, known(source))).collect();
+        let (room, door) = (self.room.clone(), Arc::clone(&self.door));
+        Self { sources, jit: self.jit.successor(), room, ..Self::new(door) }
+    }
+
+    /// Asks by another way from now on: it is used by another thread.
+    pub(crate) fn ask_by(&mut self, door: Door) {
+        self.door = Arc::new(door);
+        self.jit.ask_by(Arc::clone(&self.door));
     }
 
     /// Opens the file of an image when it is mapped. Only the first mapping counts, except for code that no file backs.
@@ -158,6 +188,7 @@ impl Collector {
             ImageKind::VDSO => SymbolSource::Vdso,
             ImageKind::FILE => match self.room.hold(|| place.open(identity, &self.door)) {
                 Some(file) => {
+                    let file = Arc::new(file);
                     let (identity, since) = (identity.clone(), Instant::now());
                     SymbolSource::Held(Held { file, identity, place, since })
                 }
@@ -412,7 +443,7 @@ impl SymbolSource {
         match self {
             Self::Copied(bytes, identity) => (identity.path, Some(Content::Memory(bytes))),
             Self::Held(Held { file, identity, .. }) => {
-                let file = identity.is_of(&file.file, door).then_some(file.file);
+                let file = identity.is_of(&file.file, door).then(|| file.file.try_clone()).flatten();
                 (identity.path, file.map(Content::File))
             }
             Self::Path(identity) => {

@@ -1,7 +1,7 @@
 //! Limits the files that are held open because they may be gone when they are needed.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::foreign::ForeignFile;
 use crate::sys::usage;
@@ -16,7 +16,7 @@ const OTHERS_NEED: usize = 24;
 
 /// Room for open files, shared by all who hold some.
 #[derive(Debug, Clone)]
-pub(super) struct Room(Rc<Cell<usize>>);
+pub(super) struct Room(Arc<AtomicUsize>);
 
 /// An open file; its room is free again when it is dropped.
 #[derive(Debug)]
@@ -32,15 +32,15 @@ struct Reserved(Room);
 impl Room {
     pub(super) fn new() -> Self {
         let spare = usage::spare_files().saturating_sub(OTHERS_NEED);
-        Self(Rc::new(Cell::new(MAX_HELD.min(spare / HELD_PART))))
+        Self(Arc::new(MAX_HELD.min(spare / HELD_PART).into()))
     }
 
     /// Opens a file if there is room for it.
     pub(super) fn hold(&self, open: impl FnOnce() -> Option<ForeignFile>) -> Option<HeldFile> {
-        let left = self.0.get().checked_sub(1)?;
-        let file = open()?;
-        self.0.set(left);
-        Some(HeldFile { file, _taken: Some(Reserved(self.clone())) })
+        let less = |left: usize| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+        let taken = Some(Reserved(self.clone()));
+        Some(HeldFile { file: open()?, _taken: taken })
     }
 }
 
@@ -54,7 +54,7 @@ impl HeldFile {
 impl Drop for Reserved {
     fn drop(&mut self) {
         let Self(Room(left)) = self;
-        left.set(left.get() + 1);
+        left.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn room_is_shared_and_given_back() {
-        let room = Room(Rc::new(Cell::new(2)));
+        let room = Room(Arc::new(2.into()));
         let file = tempfile::NamedTempFile::new().expect("a folder for temporary files");
         let door = Door::of_test();
         let open = || door.below(Path::new("/"), file.path().as_os_str().as_encoded_bytes(), true).ok();

@@ -1,7 +1,6 @@
 //! The way to files and memory of others: every answer comes within [`PATIENCE`], or there is none; to find out whose fault that is may take as
 //! long again.
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +47,7 @@ struct Asked {
 #[derive(Debug)]
 pub struct Door {
     shared: Arc<Shared>,
-    reader: RefCell<Option<Reader>>,
+    reader: Mutex<Option<Reader>>,
 }
 
 /// A process that carries out requests.
@@ -75,7 +74,7 @@ impl Keeper {
 
     /// Opens a way to files and memory. After the end of the keeper it leads nowhere.
     pub fn door(&self) -> Door {
-        Door { shared: Arc::clone(&self.shared), reader: RefCell::default() }
+        Door { shared: Arc::clone(&self.shared), reader: Mutex::default() }
     }
 }
 
@@ -154,15 +153,15 @@ fn keep(socket: &OwnedFd) {
 
 impl Clone for Door {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), reader: RefCell::default() }
+        Self { shared: Arc::clone(&self.shared), reader: Mutex::default() }
     }
 }
 
 impl Door {
     /// Opens a way whose keeper stays until the test ends.
     #[cfg(test)]
-    pub(crate) fn of_test() -> std::rc::Rc<Self> {
-        std::rc::Rc::new(std::mem::ManuallyDrop::new(Keeper::start().expect("a process")).door())
+    pub(crate) fn of_test() -> Arc<Self> {
+        Arc::new(std::mem::ManuallyDrop::new(Keeper::start().expect("a process")).door())
     }
 
     /// Finds a file. Returns a descriptor of it, the device that is asked from now on, and what it is.
@@ -237,7 +236,7 @@ impl Door {
         request: &Request<'_>,
         beside: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
-        let mut kept = self.reader.borrow_mut();
+        let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let reader = match kept.take() {
             Some(reader) => reader,
             None => self.shared.reader()?,

@@ -4,8 +4,14 @@ use icecore_elf::FileOff;
 
 /// Image 3 at 0x1000, image 4 at 0x8000, code in no file at 0xa000.
 fn space(spaces: &mut Spaces) -> &Space {
-    let region =
-        |end, image| Region { end: Avma(end), image, file_off: FileOff(0), since_ns: 0, is_twice: false };
+    let region = |end, image| Region {
+        end: Avma(end),
+        image,
+        file_off: FileOff(0),
+        since_ns: 0,
+        is_twice: false,
+        ..Region::default()
+    };
     spaces.map(1, Avma(0x1000), region(0x3000, Some(3)));
     spaces.map(1, Avma(0x8000), region(0x9000, Some(4)));
     spaces.map(1, Avma(0xa000), region(0xb000, None));

@@ -53,6 +53,8 @@ use found::Kind;
 /// The most processes, and the most bytes of functions of all of them, that are remembered.
 const MAX_PROCESSES: usize = 16 << 10;
 const MAX_BYTES: usize = 128 << 20;
+/// How many functions of processes that have ended are remembered until their samples are settled.
+const MAX_RECENT: usize = 64 << 10;
 /// How many of a process are remembered that were gone.
 const MAX_GONE: usize = 256;
 /// What one takes besides its name and its lines, about.
@@ -71,6 +73,10 @@ pub(crate) struct Interpreters {
     bytes: usize,
     /// Rows of processes that were forgotten.
     rows: Vec<Made>,
+    /// The same rows until all samples of these processes are settled, each with the time of the last one: the file may end before.
+    recent: Vec<(u64, Made)>,
+    /// How many files came before the one that is written.
+    file: u32,
     started: Instant,
     took: Duration,
     scripts: v8::Scripts,
@@ -134,6 +140,10 @@ struct Process {
 struct Known {
     check: u32,
     since_ns: u64,
+    /// The time of the last sample that hit it.
+    seen_ns: u64,
+    /// The file that has its row, or will have.
+    file: u32,
     /// Its row was not taken yet.
     is_new: bool,
     /// `None` if programs have no such function.
@@ -142,9 +152,9 @@ struct Known {
 
 impl Interpreters {
     pub(crate) fn new() -> Self {
-        let (held, processes, bytes, rows, scripts, merged) = Default::default();
+        let (held, processes, bytes, rows, recent, file, scripts, merged) = Default::default();
         let (started, took) = (Instant::now(), Duration::ZERO);
-        Self { held, processes, bytes, rows, started, took, scripts, merged }
+        Self { held, processes, bytes, rows, recent, file, started, took, scripts, merged }
     }
 
     /// Keeps the frames of the next sample of a buffer.
@@ -161,8 +171,27 @@ impl Interpreters {
         if let Some(mut process) = self.processes.remove(&tgid) {
             self.bytes -= process.bytes;
             self.rows.extend(process.rows(tgid));
+            for known in process.codes.into_values() {
+                let row = known.row(process.language).map(|piece| (known.seen_ns, Made { tgid, piece }));
+                self.recent.extend(row.filter(|_| self.recent.len() < MAX_RECENT));
+            }
         }
         self.scripts.forget(tgid);
+    }
+
+    /// Begins another file, which has no sample from before a moment. The functions of samples that were merged already, and come after it,
+    /// are told again.
+    pub(crate) fn turn(&mut self, settled_ns: u64) {
+        self.file += 1;
+        let ended = self.recent.iter().filter(|(seen_ns, _)| *seen_ns > settled_ns);
+        self.rows.extend(ended.map(|(_, made)| made.clone()));
+        for process in self.processes.values_mut() {
+            for (address, known) in &mut process.codes {
+                if known.seen_ns > settled_ns {
+                    known.tell(self.file, *address, &mut process.new);
+                }
+            }
+        }
     }
 
     /// Returns a sample with the functions of the interpreter in its stack; `None` if it has none.
@@ -269,16 +298,18 @@ impl Interpreters {
                     return Shown::Gone;
                 }
             };
-            let known = Known { check: frame.check, since_ns: time_ns, is_new: true, code };
+            let (check, file) = (frame.check, self.file);
+            let known = Known { check, since_ns: time_ns, seen_ns: time_ns, file, is_new: true, code };
             self.bytes -= process.bytes;
             process.replace(frame.code, known);
             self.bytes += process.bytes;
         }
         let Some(known) = process.codes.get_mut(&frame.code) else { return Shown::Gone };
-        if time_ns < known.since_ns {
+        known.seen_ns = known.seen_ns.max(time_ns);
+        if time_ns < known.since_ns || known.file != self.file {
             // Samples of different CPUs do not come in the order of time.
-            (known.since_ns, known.is_new) = (time_ns, true);
-            process.new.push(frame.code);
+            known.since_ns = known.since_ns.min(time_ns);
+            known.tell(self.file, frame.code, &mut process.new);
         }
         let Some(code) = &known.code else { return Shown::Nothing };
         let instruction = match &interpreter.kind {
@@ -290,8 +321,9 @@ impl Interpreters {
         if code.is_builtin { Shown::Builtin(address) } else { Shown::Function(address) }
     }
 
-    /// Takes rows of the code that was found since the last call.
-    pub(crate) fn take_rows(&mut self) -> Vec<Made> {
+    /// Takes rows of the code that was found since the last call. All samples up to a moment are settled.
+    pub(crate) fn take_rows(&mut self, settled_ns: u64) -> Vec<Made> {
+        self.recent.retain(|(seen_ns, _)| *seen_ns > settled_ns);
         let mut rows = std::mem::take(&mut self.rows);
         for (tgid, process) in &mut self.processes {
             self.bytes -= process.bytes;
@@ -365,9 +397,20 @@ impl Known {
         KNOWN_BYTES + self.code.as_ref().map_or(0, of_code)
     }
 
-    /// Makes a row of it, if it is a function and has none.
+    /// Has its row written into a file. It is the function at an address; `new` has those whose rows wait.
+    fn tell(&mut self, file: u32, address: u64, new: &mut Vec<u64>) {
+        (self.file, self.is_new) = (file, true);
+        new.push(address);
+    }
+
+    /// Makes a row of it, if it is a function whose row was not taken.
     fn take_row(&mut self, language: Language) -> Option<Piece> {
-        let code = self.code.as_ref().filter(|_| std::mem::take(&mut self.is_new))?;
+        std::mem::take(&mut self.is_new).then(|| self.row(language)).flatten()
+    }
+
+    /// Makes a row of it, if it is a function.
+    fn row(&self, language: Language) -> Option<Piece> {
+        let code = self.code.as_ref()?;
         Some(Piece {
             start: Avma(code.place.start),
             end: Avma(code.place.end),

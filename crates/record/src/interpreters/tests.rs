@@ -111,7 +111,7 @@ fn functions_stand_behind_the_machine_frame_that_runs_them() {
     let stack = merged(&mut all, &[0x10, 0x20, 0x30, 0x40], &frames);
     let expected = [(first(leaf) + 4) | TAG, 0x10 | INTERRUPTED, 0x20, (first(outer) - 2) | TAG, 0x30, 0x40];
     assert_eq!(stack, expected);
-    let mut rows = all.take_rows();
+    let mut rows = all.take_rows(u64::MAX);
     rows.sort_by_key(|made| made.piece.name.len());
     let row = |made: &Made| {
         let lines: Vec<u32> = made.piece.lines.iter().map(|line| line.line).collect();
@@ -121,7 +121,14 @@ fn functions_stand_behind_the_machine_frame_that_runs_them() {
     let of =
         |code: u64, name: &str| (name.as_bytes().to_vec(), first(code) - 2, first(code) + 16, vec![7, 7]);
     assert_eq!(rows, [of(outer, "größe"), of(leaf, "Leaf.run")]);
-    assert!(all.take_rows().is_empty());
+    assert!(all.take_rows(u64::MAX).is_empty());
+    // The sample is in the next file, and then in none that follows.
+    all.turn(0);
+    assert_eq!(all.take_rows(u64::MAX).len(), 2);
+    all.turn(u64::MAX);
+    assert!(all.take_rows(u64::MAX).is_empty());
+    merged(&mut all, &[0x10, 0x20, 0x30, 0x40], &frames);
+    assert_eq!(all.take_rows(u64::MAX).len(), 2, "each file has the functions of its samples");
 }
 
 #[test]

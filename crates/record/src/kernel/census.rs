@@ -64,6 +64,12 @@ impl<'a> Census<'a> {
         Self { link, target, every, next: Instant::now(), before, in_targets: InTargets::default() }
     }
 
+    /// Makes a reading now as if it were the first: another file begins.
+    pub(crate) fn begin_file(&mut self) {
+        self.before = Before { is_first: true, ..Before::default() };
+        self.next = Instant::now();
+    }
+
     /// If a reading is due, reads the machine, and gives `take` the records of the chosen processes, in the format of the ring.
     pub(crate) fn look(&mut self, is_last: bool, take: &mut impl FnMut(&[u8])) -> Option<Reading> {
         let (begun, cpu_ns) = (Instant::now(), clock::thread_cpu_ns());

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use icecore_elf::Avma;
 use icecore_format::records::{Image, ImageKind};
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
 /// Finds identities, and reads each file once.
 #[derive(Debug)]
 pub(crate) struct Identities {
-    door: Rc<Door>,
+    door: Arc<Door>,
     seen: FxHashMap<(u64, u64, Vec<u8>), Identity>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct MapFile {
 }
 
 impl Identities {
-    pub(crate) fn new(door: Rc<Door>) -> Self {
+    pub(crate) fn new(door: Arc<Door>) -> Self {
         Self { door, seen: FxHashMap::default() }
     }
 
@@ -297,7 +297,7 @@ mod tests {
         let path = file.path().as_os_str().as_bytes();
         let meta = file.as_file().metadata().expect("just made");
         let door = Door::of_test();
-        let mut identities = Identities::new(Rc::clone(&door));
+        let mut identities = Identities::new(Arc::clone(&door));
         let mut identity = || identities.of_inode(MapFile::NOWHERE, path, meta.dev(), meta.ino());
         let first = identity();
         let held = MapFile::NOWHERE.open(&first, &door).expect("it is there");

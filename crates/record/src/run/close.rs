@@ -4,23 +4,23 @@ use std::io::ErrorKind;
 use std::process::Child;
 use std::time::Duration;
 
-use icecore_format::records::{Cause, LeftOut, Loss, ReceiptV1};
+use icecore_format::records::{Cause, ReceiptV1};
 use icecore_text::quantity;
 
 use super::FAILED;
-use crate::cli::output::{Output, Settled};
+use super::rotate::{Last, Spent};
+use crate::cli::output::Settled;
 use crate::cli::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
 use crate::settings::{Embed, Event, Options};
 use crate::sys::pty::Relay;
 use crate::sys::{child, usage};
-use crate::threads::digest::{Digested, Embedded};
+use crate::threads::closing::left_out;
+use crate::threads::digest::Digested;
 use crate::threads::pump::{Pumped, Reason};
-use crate::threads::store::Stored;
 
 /// The results of sampling.
 pub(super) struct End<'a> {
-    pub(super) output: &'a Output,
     pub(super) events: &'a [Event],
     pub(super) elapsed: Duration,
     pub(super) pumped: Pumped,
@@ -36,7 +36,7 @@ pub(super) struct End<'a> {
 pub(super) fn close(
     options: &Options,
     sampler: &Sampler<'_>,
-    stored: Stored,
+    Last { stored, output, before }: Last,
     mut end: End<'_>,
     command: Option<(Child, Option<Relay>)>,
 ) -> anyhow::Result<u8> {
@@ -48,33 +48,25 @@ pub(super) fn close(
         // The terminal is as it was before the summary is printed.
         drop(relay.take());
     }
-    let refused: u64 = stored.samples_refused.values().map(|(samples, _)| samples).sum();
-    let last_losses = last_losses(end_ns, &stored, &end.digested.embedded);
+    let refused = stored.refused();
+    let last_losses = stored.last_losses(end_ns, &end.digested.embedded);
+    let lost =
+        end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum();
     if refused > 0 {
         *end.digested.losses.entry(Cause::WRITE_FAILED).or_default() += refused;
     }
-    let own = usage::own();
-    let runs = sampler.runs();
-    let receipt = ReceiptV1 {
+    let spent = ReceiptV1 {
         end_ns,
         end_reason: end.pumped.ended_by.recorded(),
         exit_code: end.exit_code.map_or(-1, i32::from),
-        samples: end.digested.totals.samples - refused,
-        lost: end.digested.losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum(),
-        user_cpu_ns: own.user_cpu_ns,
-        kernel_cpu_ns: own.kernel_cpu_ns,
-        peak_rss_bytes: own.peak_rss_bytes,
-        bpf_runs: runs.count,
-        bpf_ns: runs.ns,
         ring_high_water_bytes: end.pumped.ring_high_water_bytes,
-        file_bytes: stored.len_bytes(),
-        ..ReceiptV1::default()
+        ..Spent::now(sampler).receipt_since(before)
     };
+    let receipt = stored.receipt(end.digested.totals.samples, lost, spent);
     let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
-    let left_out: Vec<LeftOut> =
-        end.digested.embedded.files.left_out.iter().map(|omitted| omitted.row).collect();
+    let left_out = left_out(&end.digested.embedded);
     let finished = stored.finish(&left_out, &last_losses, &receipt);
-    let settled = end.output.settle();
+    let settled = output.settle();
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
         // Files are written after all samples.
@@ -86,7 +78,7 @@ pub(super) fn close(
         summary::tell(&format!(
             "error: cannot write {}: {}. \
              What was written before ({}) can be read; lost after it: {}{what_is_lost}",
-            end.output.called(),
+            output.called(),
             why_not(error),
             quantity::bytes(kept),
             quantity::things(refused, "sample"),
@@ -95,7 +87,7 @@ pub(super) fn close(
         let mut losses: Vec<(Cause, u64)> = end.digested.losses.into_iter().collect();
         losses.sort_unstable();
         let ended = Ended {
-            path: settled.path().or(end.output.path()),
+            path: settled.path().or(output.path()),
             elapsed: end.elapsed,
             events: end.events,
             cpus: options.cpus.len(),
@@ -118,8 +110,7 @@ pub(super) fn close(
             ));
         }
     }
-    if let Some(text) = settled.text(&end.output.called()).filter(|_| settled.is_failure() || !options.quiet)
-    {
+    if let Some(text) = settled.text(&output.called()).filter(|_| settled.is_failure() || !options.quiet) {
         let kind = if settled.is_failure() { "error" } else { "icecore-record" };
         summary::tell(&format!("{kind}: {text}"));
     }
@@ -149,26 +140,8 @@ pub(super) fn close(
     Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
 }
 
-/// Returns the losses after the last samples, and those that were noticed only then.
-fn last_losses(time_ns: u64, stored: &Stored, embedded: &Embedded) -> Vec<Loss> {
-    let refused = stored.samples_refused.iter();
-    let refused = refused.map(|(event, (count, weight))| Loss {
-        event: *event,
-        weight: *weight,
-        ..Loss::of(Cause::WRITE_FAILED, *count)
-    });
-    let others = [
-        (Cause::CODE_UNNAMED, embedded.left_out + embedded.jit.left_out),
-        (Cause::JIT_FILE_CUT, embedded.jit.cut_files),
-        (Cause::NAMES_REFUSED, stored.names_refused),
-    ];
-    let others = others.into_iter().filter(|(_, count)| *count > 0);
-    let losses = refused.chain(others.map(|(cause, count)| Loss::of(cause, count)));
-    losses.map(|loss| Loss { time_ns, ..loss }).collect()
-}
-
 /// Explains why the recording could not be written, and what to do.
-fn why_not(error: &icecore_format::Error) -> String {
+pub(super) fn why_not(error: &icecore_format::Error) -> String {
     match error {
         icecore_format::Error::Io(io) => with_remedy(io),
         other => other.to_string(),

@@ -6,18 +6,20 @@
 pub mod cache;
 mod close;
 mod replaced;
+mod rotate;
 mod targets;
 
 use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use icecore_format::records::MissingFeature;
+use icecore_format::records::{MissingFeature, SessionV1};
 use icecore_format::write::Writer;
 use libbpf_rs::PrintCallback;
 use rustc_hash::FxHashSet;
@@ -40,8 +42,9 @@ use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
-use crate::threads::store;
+use crate::threads::store::Shared;
 use close::{End, close, with_remedy};
+use rotate::Rotation;
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
 pub const FAILED: u8 = 2;
@@ -112,7 +115,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         warn(options, &mut notes, note);
     }
     replaced::check(&events, keeper.door())?;
-    let mut output = Output::create(options)?;
+    let output = Arc::new(Output::create(options)?);
     let spare = usage::spare_files();
     if spare < FILES_NEEDED {
         let note = format!(
@@ -122,7 +125,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         warn(options, &mut notes, note);
     }
     // If the recording goes to stdout, the command gets stderr as its stdout.
-    let to_stderr = matches!(output, Output::Stdout(_));
+    let to_stderr = matches!(*output, Output::Stdout(_));
     let paused = match options.command.as_slice() {
         [] => None,
         command => Some(
@@ -160,11 +163,11 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         notes.iter().for_each(|note| summary::tell(&format!("icecore-record: {note}\n")));
     }
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
-    let (refused, counts) = (AtomicBool::new(false), Counts::default());
+    let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
-    let (pumped, digested, stored, command) = thread::scope(|scope| {
+    let (pumped, digested, last, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (requested, refused, counts) = (stop.requested(), &refused, &counts);
@@ -174,6 +177,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             digest::digest(&chunks, batches_to, processes, pace, wishes)
         };
         let tracker = spawn(scope, "icecore-tracker", digest)?;
+        let Options { embed, embed_max_bytes: max_bytes, .. } = *options;
+        let shared = Shared { refused, counts, embed, max_bytes };
+        let rotation = Rotation::begin(scope, options, shared, &unfinished)?;
         let pump = Pump {
             options,
             queues: &queues,
@@ -182,17 +188,15 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             chunks: chunks_to,
             events: &events,
             looks: Looks::default(),
+            files: options.rotate.is_some().then_some(&rotation),
             show: &|phase| line.show(phase),
         };
         let mut seen = pump.look_around(&sampler, found)?;
         stop.check()?;
-        let (writer, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
+        let (writer, session, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
-        let store = move || {
-            rights::keep(Part::Writer);
-            store::store(writer, &batches, refused, counts)
-        };
-        let writer = spawn(scope, "icecore-writer", store)?;
+        let messages = (writer, session);
+        rotation.first(scope, Arc::clone(&output), messages, batches)?;
         stop.let_the_second_abort().context("cannot listen for signals")?;
         if paused.is_some() {
             stop.check()?;
@@ -227,8 +231,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         };
         drop(pump);
         let digested = join(tracker)?;
-        let stored = join(writer)?;
-        anyhow::Ok((pumped?, digested, stored, command))
+        let last = rotation.end(options)?;
+        anyhow::Ok((pumped?, digested, last, command))
     })?;
     // With --delay, probes are made when the notes are in the file already.
     sampler.take_notes().into_iter().for_each(|note| warn(options, &mut Vec::new(), note));
@@ -242,17 +246,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
-    let end = End {
-        output: &output,
-        events: &events,
-        elapsed,
-        pumped,
-        digested,
-        exit_code: None,
-        by_terminal,
-        left_out,
-    };
-    let code = close(options, &sampler, stored, end, command)?;
+    let end = End { events: &events, elapsed, pumped, digested, exit_code: None, by_terminal, left_out };
+    let code = close(options, &sampler, last, end, command)?;
     Ok(hung.get().unwrap_or(code))
 }
 
@@ -373,7 +368,7 @@ fn begin_file(
     (events, opened): (&[Event], Vec<Opened>),
     notes: Vec<String>,
     sampler: &mut Sampler<'_>,
-) -> anyhow::Result<(Writer, Begin)> {
+) -> anyhow::Result<(Writer, SessionV1, Begin)> {
     let mut writer = output.writer()?;
     let mut session = session::describe(options, events, notes, missing_features(options, sampler));
     let begin = if options.delay.is_some() {
@@ -384,7 +379,7 @@ fn begin_file(
         Begin::Began(clock::monotonic_ns())
     };
     writer.append(&session)?;
-    Ok((writer, begin))
+    Ok((writer, session, begin))
 }
 
 fn spawn<'scope, T: Send + 'scope>(

@@ -38,6 +38,26 @@ pub enum Destination {
     Stdout,
 }
 
+/// When a recording goes on in another file: whatever comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotate {
+    /// When the file is this old.
+    pub every: Option<Duration>,
+    /// When this much of it is written, bytes.
+    pub bytes: Option<u64>,
+}
+
+/// Which files of a recording that rotates stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// So many at most, the one that is written included.
+    pub files: Option<usize>,
+    /// So many bytes of them together, the one that is written included.
+    pub bytes: Option<u64>,
+    /// Those that were written within this time.
+    pub age: Option<Duration>,
+}
+
 /// What of the executable files goes into the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embed {
@@ -186,6 +206,10 @@ pub struct Options {
     pub embed_max_bytes: u64,
     /// Where to write.
     pub output: Destination,
+    /// When to go on in another file; `None` for one file.
+    pub rotate: Option<Rotate>,
+    /// Which of these files stay.
+    pub keep: Keep,
     /// Replace an existing file.
     pub force: bool,
     /// Print only errors.

@@ -22,6 +22,10 @@ pub(crate) enum Part {
     Main,
     Tracker,
     Writer,
+    /// The thread that makes the files of a recording that rotates, and their writers.
+    Files,
+    /// The writer of such a file, which also collects the names that belong into it.
+    Closer,
     /// The thread that compiles unwind tables, and gives them to the sampler.
     Tables,
     /// The thread that looks for frame pointers in files.
@@ -55,6 +59,12 @@ impl Part {
             Self::Main => CapabilitySet::BPF | CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE,
             // It reads the mappings of processes, and the names of kernel functions.
             Self::Tracker => CapabilitySet::BPF | CapabilitySet::SYS_PTRACE | CapabilitySet::SYSLOG,
+            // It makes files in folders of other users, and gives them to the user who called sudo. A closer has its rights from it.
+            Self::Files => {
+                return (CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHOWN, Self::Closer.capabilities().0);
+            }
+            // It reads what programs with JIT code wrote.
+            Self::Closer => CapabilitySet::SYS_PTRACE,
             Self::Tables => CapabilitySet::BPF,
             // It finds the folder of a process whose main thread has ended.
             Self::Judge => CapabilitySet::SYS_PTRACE,

@@ -1,7 +1,10 @@
 //! Chunks, which the main thread passes on to the tracker.
 
-use icecore_format::records::Loss;
+use std::sync::mpsc::SyncSender;
 
+use icecore_format::records::{Loss, ReceiptV1};
+
+use super::store::ToWriter;
 use crate::foreign::Process;
 use crate::kernel::census::Reading;
 
@@ -25,6 +28,19 @@ pub struct Chunk {
     pub readings: Vec<Reading>,
     /// All events before this moment are in this chunk or in an earlier one, ns `CLOCK_MONOTONIC`.
     pub complete_until_ns: u64,
+    /// The file ends, and another one begins.
+    pub turn: Option<Turn>,
+}
+
+/// What ends a file and begins the next one.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// Samples from after this moment are in the next file, ns `CLOCK_MONOTONIC`.
+    pub(crate) at_ns: u64,
+    /// What the recorder used for the old file, and why that ends.
+    pub(crate) spent: ReceiptV1,
+    /// The way to the writer of the next file.
+    pub(crate) next: SyncSender<ToWriter>,
 }
 
 impl Chunk {

@@ -1,9 +1,10 @@
 //! The three threads of a recording: one pumps chunks out of the kernel, one digests them into batches, one stores the batches.
 
 pub mod chunk;
+pub mod closing;
 pub mod counts;
 pub mod digest;
 mod jitter;
 pub mod pump;
 pub(crate) mod stop;
-pub(crate) mod store;
+pub mod store;

@@ -1,15 +1,55 @@
-//! The writer thread appends batches to the file, and stops the recording if the disk refuses one.
+//! A writer thread appends batches to a file, and stops the recording if the disk refuses one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
-use icecore_format::records::{LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1};
+use icecore_format::records::{LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 
+use super::closing::{Close, Embedded, last_losses, left_out};
 use super::counts::Counts;
+use crate::settings::Embed;
 use crate::sys::usage;
 use crate::track::batch::Batch;
+
+/// What a writer thread gets.
+#[derive(Debug)]
+pub enum ToWriter {
+    /// The first block of a file that follows another one.
+    Begin(Box<SessionV1>),
+    Batch(Batch),
+    /// The file has all of its samples; another writer gets the next ones.
+    Close(Box<Close>),
+}
+
+/// What is known of a file that another one has followed.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) samples: u64,
+    pub(crate) lost: u64,
+    /// Its length, or why the disk did not take all of it.
+    pub(crate) bytes: Result<u64, icecore_format::Error>,
+}
+
+/// A file whose writer has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It has no receipt yet.
+    Open(Stored),
+    Closed(Closed),
+}
+
+/// What writers share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
+    pub(crate) counts: &'a Counts,
+    /// What to embed of the images of a file that another one follows.
+    pub(crate) embed: Embed,
+    pub(crate) max_bytes: u64,
+}
 
 /// The file, and what the disk refused.
 #[derive(Debug)]
@@ -18,9 +58,9 @@ pub(crate) struct Stored {
     /// The first error of the disk.
     failure: Option<icecore_format::Error>,
     /// Samples that the disk did not take, by event: their number, and their weight.
-    pub(crate) samples_refused: BTreeMap<u8, (u64, u64)>,
+    samples_refused: BTreeMap<u8, (u64, u64)>,
     /// Names of functions that the disk did not take.
-    pub(crate) names_refused: u64,
+    names_refused: u64,
     /// Images whose files the disk did not take, or not all of them.
     pub(crate) files_refused: BTreeSet<u32>,
     /// The id after the last image that the file defines.
@@ -37,37 +77,28 @@ fn images_end(batch: &Batch) -> u32 {
     }
 }
 
-/// Appends batches until the last has arrived. After a refusal, batches are only counted.
+/// Appends batches until the last has arrived, or the file is to be closed. After a refusal, batches are only counted. `len_bytes` gets the
+/// length of the file.
 pub(crate) fn store(
     writer: Writer,
-    batches: &Receiver<Batch>,
-    refused: &AtomicBool,
-    counts: &Counts,
-) -> Stored {
+    messages: &Receiver<ToWriter>,
+    shared: Shared<'_>,
+    len_bytes: &AtomicU64,
+) -> Ended {
     let mut stored = Stored::new(writer);
-    counts.note_file(stored.len_bytes());
-    for batch in batches {
-        let has_pieces = batch.image_parts.items() > 0;
-        if has_pieces && stored.pieces_bytes == 0 {
-            // Sampling has ended, and compressing files takes long.
-            usage::background_priority();
-        }
-        let before = stored.writer.len_bytes();
-        if stored.failure.is_none() {
-            stored.failure = batch.append_to(&mut stored.writer).err();
-        }
-        counts.note_file(stored.writer.len_bytes());
-        if has_pieces {
-            stored.pieces_bytes += stored.writer.len_bytes() - before;
-        }
-        if stored.failure.is_some() {
-            refused.store(true, Ordering::Relaxed);
-            stored.refuse(&batch);
-        } else {
-            stored.images_end = stored.images_end.max(images_end(&batch));
+    shared.counts.note_file(stored.len_bytes());
+    for message in messages {
+        match message {
+            ToWriter::Begin(session) => stored.begin(&session, shared.refused),
+            ToWriter::Batch(batch) => {
+                stored.take(&batch, shared.refused);
+                shared.counts.note_file(stored.len_bytes());
+                len_bytes.store(stored.len_bytes(), Ordering::Relaxed);
+            }
+            ToWriter::Close(close) => return Ended::Closed(stored.close(*close, shared)),
         }
     }
-    stored
+    Ended::Open(stored)
 }
 
 impl Stored {
@@ -75,6 +106,63 @@ impl Stored {
         let (failure, files_refused) = Default::default();
         let (samples_refused, names_refused, images_end, pieces_bytes) = Default::default();
         Self { writer, failure, samples_refused, names_refused, files_refused, images_end, pieces_bytes }
+    }
+
+    fn begin(&mut self, session: &SessionV1, refused: &AtomicBool) {
+        self.failure = self.writer.append(session).err();
+        refused.fetch_or(self.failure.is_some(), Ordering::Relaxed);
+    }
+
+    fn take(&mut self, batch: &Batch, refused: &AtomicBool) {
+        let has_pieces = batch.image_parts.items() > 0;
+        if has_pieces && self.pieces_bytes == 0 {
+            // Sampling has ended, and compressing files takes long.
+            usage::background_priority();
+        }
+        let before = self.writer.len_bytes();
+        if self.failure.is_none() {
+            self.failure = batch.append_to(&mut self.writer).err();
+        }
+        if has_pieces {
+            self.pieces_bytes += self.writer.len_bytes() - before;
+        }
+        if self.failure.is_some() {
+            refused.store(true, Ordering::Relaxed);
+            self.refuse(batch);
+        } else {
+            self.images_end = self.images_end.max(images_end(batch));
+        }
+    }
+
+    /// Names what samples of the file hit, and finishes the file, while others are written.
+    fn close(mut self, close: Close, shared: Shared<'_>) -> Closed {
+        usage::lower_priority();
+        let Close { closing, totals, losses, spent } = close;
+        let Shared { refused, embed, max_bytes, .. } = shared;
+        let mut goes_on = || !refused.load(Ordering::Relaxed);
+        let embedded = closing.embed(embed, max_bytes, &mut |batch| self.take(&batch, refused), &mut goes_on);
+        let lost = losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum::<u64>();
+        let receipt = self.receipt(totals.samples, lost, spent);
+        let last_losses = self.last_losses(receipt.end_ns, &embedded);
+        let bytes = self.finish(&left_out(&embedded), &last_losses, &receipt);
+        Closed { samples: receipt.samples, lost: receipt.lost, bytes }
+    }
+
+    /// Returns the number of samples that the disk refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.samples_refused.values().map(|(samples, _)| samples).sum()
+    }
+
+    /// Completes a receipt: of the samples that were made, the disk has not taken all.
+    pub(crate) fn receipt(&self, samples: u64, lost: u64, spent: ReceiptV1) -> ReceiptV1 {
+        let refused = self.refused();
+        let (samples, lost) = (samples - refused, lost + refused);
+        ReceiptV1 { samples, lost, file_bytes: self.len_bytes(), ..spent }
+    }
+
+    /// Returns the losses after the last samples, and those that were noticed only then.
+    pub(crate) fn last_losses(&self, time_ns: u64, embedded: &Embedded) -> Vec<Loss> {
+        last_losses(time_ns, embedded, &self.samples_refused, self.names_refused)
     }
 
     fn refuse(&mut self, batch: &Batch) {

@@ -16,6 +16,8 @@ const MAX_ENDED: usize = 4 * MAX_PROCESSES;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     rows: Vec<CounterValue>,
+    /// Values of cgroups: the time, the path, and the values.
+    of_cgroups: Vec<(u64, Vec<u8>, Vec<(Counter, u64)>)>,
     /// Processes that have ended since the last reading.
     ended: Vec<Process>,
     /// How many of them were left out.
@@ -35,7 +37,12 @@ impl Counters {
         }
     }
 
-    /// Notes counters of the machine or a cgroup.
+    /// Notes counters of a cgroup.
+    pub(crate) fn of_cgroup(&mut self, time_ns: u64, path: &[u8], values: Vec<(Counter, u64)>) {
+        self.of_cgroups.push((time_ns, path.to_vec(), values));
+    }
+
+    /// Notes counters of the machine or a process.
     pub(crate) fn values(
         &mut self,
         time_ns: u64,
@@ -54,10 +61,17 @@ impl Counters {
         std::mem::take(&mut self.left_out)
     }
 
-    /// Takes the rows.
-    pub(crate) fn take(&mut self) -> Vec<CounterValue> {
+    /// Takes the rows up to a moment. `string` returns the id of a path in the file.
+    pub(crate) fn take(&mut self, until_ns: u64, mut string: impl FnMut(&[u8]) -> u32) -> Vec<CounterValue> {
+        for (time_ns, path, values) in self.of_cgroups.extract_if(.., |(time_ns, ..)| *time_ns <= until_ns) {
+            let owner = Owner::Cgroup(string(&path));
+            let row = |(counter, value)| CounterValue { time_ns, owner, counter, value };
+            self.rows.extend(values.into_iter().map(row));
+        }
         self.rows.sort_by_key(|row| (row.time_ns, row.owner, row.counter));
-        std::mem::take(&mut self.rows)
+        let later = self.rows.partition_point(|row| row.time_ns <= until_ns);
+        let later = self.rows.split_off(later);
+        std::mem::replace(&mut self.rows, later)
     }
 
     /// Returns true if so many rows wait that they should be written.
@@ -122,7 +136,7 @@ mod tests {
             ..process(8, 3)
         };
         counters.process(&all);
-        let taken = counters.take();
+        let taken = counters.take(u64::MAX, |_| 0);
         let of = |tgid| -> Vec<(String, u64)> {
             let rows = taken.iter().filter(|row| row.owner == Owner::Process(tgid));
             rows.map(|row| (row.counter.name(), row.value)).collect()
@@ -130,7 +144,7 @@ mod tests {
         assert_eq!(of(7), [("memory_peak".to_owned(), 8192), ("threads".to_owned(), 3)]);
         assert_eq!(of(8).len(), 12, "all but the bytes of disks");
         assert_eq!(of(8)[0], ("cpu".to_owned(), 9));
-        assert!(counters.take().is_empty());
+        assert!(counters.take(u64::MAX, |_| 0).is_empty());
     }
 
     #[test]
@@ -141,7 +155,7 @@ mod tests {
             assert!(counters.ended.len() < MAX_ENDED);
         }
         assert_eq!(counters.end_reading(), 2_000 - MAX_PROCESSES as u64);
-        let peaks: Vec<u64> = counters.take().iter().map(|row| row.value).collect();
+        let peaks: Vec<u64> = counters.take(u64::MAX, |_| 0).iter().map(|row| row.value).collect();
         assert_eq!((peaks.len(), peaks.iter().min()), (MAX_PROCESSES, Some(&(2_000 - MAX_PROCESSES as u64))));
         assert_eq!(counters.end_reading(), 0);
     }

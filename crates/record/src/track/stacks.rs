@@ -243,12 +243,20 @@ mod tests {
                 file_off: FileOff(0x500),
                 since_ns: 0,
                 is_twice: false,
+                ..Region::default()
             },
         );
         spaces.map(
             1,
             Avma(0x8000),
-            Region { end: Avma(0x9000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false },
+            Region {
+                end: Avma(0x9000),
+                image: None,
+                file_off: FileOff(0),
+                since_ns: 0,
+                is_twice: false,
+                ..Region::default()
+            },
         );
         spaces.complete(1);
         spaces.of(1).expect("just mapped")
@@ -260,7 +268,14 @@ mod tests {
         spaces.map(
             1,
             Avma(0x1000),
-            Region { end: Avma(0x2000), image: Some(3), file_off: FileOff(0), since_ns: 0, is_twice: false },
+            Region {
+                end: Avma(0x2000),
+                image: Some(3),
+                file_off: FileOff(0),
+                since_ns: 0,
+                is_twice: false,
+                ..Region::default()
+            },
         );
         let walked = [0x1010, 0x7777, 0x1020].map(Avma);
         assert_eq!(stacks.user(spaces.of(1), &walked, WalkEnd::ROOT), Ok((3, WalkEnd::ROOT)));

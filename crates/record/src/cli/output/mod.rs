@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
 use icecore_files::output;
@@ -15,8 +16,10 @@ use crate::sys::random;
 
 mod owner;
 mod rescue;
+mod series;
 
 pub(crate) use rescue::Settled;
+pub(crate) use series::Series;
 
 /// Where the recording goes.
 #[derive(Debug)]
@@ -41,13 +44,16 @@ pub(crate) struct OwnFile {
     written: PathBuf,
     /// Locked, so that no other recorder takes the name.
     file: File,
-    kept: bool,
+    kept: AtomicBool,
 }
 
 impl Output {
     /// Opens stdout, or creates the file with mode 0600. It does not replace an existing file without `--force`.
     pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
         match &options.output {
+            Destination::File(_) | Destination::NewFile if options.rotate.is_some() => {
+                Series::of(options).create().map(Self::File)
+            }
             Destination::File(path) => OwnFile::at(path, options.force).map(Self::File),
             Destination::NewFile => {
                 let stem = format!("icecore-{}-{}", crate::cli::session::host(), time_now());
@@ -97,7 +103,7 @@ impl Output {
     }
 
     /// Gives the file its final name, and does not remove it any more.
-    pub(crate) fn keep(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn keep(&self) -> anyhow::Result<()> {
         match self {
             Self::File(own) => own.keep(),
             Self::Stdout(_) => Ok(()),
@@ -106,11 +112,11 @@ impl Output {
 }
 
 impl OwnFile {
-    fn keep(&mut self) -> anyhow::Result<()> {
+    fn keep(&self) -> anyhow::Result<()> {
         if self.written != self.target {
             std::fs::rename(&self.written, &self.target).map_err(|error| explain(&error, &self.path))?;
         }
-        self.kept = true;
+        self.kept.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -163,7 +169,7 @@ impl OwnFile {
     fn new(path: PathBuf, target: PathBuf, written: PathBuf, file: File) -> Self {
         // A failure is ignored: some file systems have no locks.
         let _ = file.try_lock();
-        Self { path, target, written, file, kept: false }
+        Self { path, target, written, file, kept: false.into() }
     }
 
     /// Adds a number to the name if another recording of this second has it.
@@ -199,7 +205,7 @@ fn create_free(
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.kept.load(Ordering::Relaxed) {
             let _ = std::fs::remove_file(&self.written);
         }
     }
@@ -276,7 +282,7 @@ mod tests {
         assert!(said(Path::new("/dev/stdout")).contains("`-o -`"));
         assert!(said(Path::new("/proc/self/exe")).contains("`-o -`"));
         let path = dir.path().join("x.icecore");
-        let mut first = OwnFile::at(&path, false).expect("free");
+        let first = OwnFile::at(&path, false).expect("free");
         first.keep().expect("same name");
         assert!(said(&path).contains("another recorder"), "{}", said(&path));
     }

@@ -131,7 +131,7 @@ mod tests {
 
     /// Returns a file that was kept, with three bytes in it.
     fn written(path: &Path) -> OwnFile {
-        let mut own = OwnFile::at(path, false).expect("free");
+        let own = OwnFile::at(path, false).expect("free");
         own.keep().expect("its own name");
         (&own.file).write_all(b"abc").expect("room");
         own

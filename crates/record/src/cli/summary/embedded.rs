@@ -4,7 +4,7 @@ use icecore_format::records::Omission;
 use icecore_text::quantity::{bytes, count, things};
 
 use crate::collect::files::{Carried, Omitted};
-use crate::threads::digest::Embedded;
+use crate::threads::closing::Embedded;
 
 /// At most this many files are named; the others are counted.
 const NAMED: usize = 5;

@@ -13,7 +13,7 @@ use icecore_text::quantity::{bytes, count, duration, things};
 use super::live;
 use crate::settings::{Event, Source};
 use crate::sys::perf::Rate;
-use crate::threads::digest::Embedded;
+use crate::threads::closing::Embedded;
 
 /// Writes one line to stderr. All messages of the recorder pass here, so that no name of a file, a thread or a cgroup can
 /// control the terminal. A closed stderr is no error: the recording goes on.

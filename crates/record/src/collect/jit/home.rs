@@ -19,7 +19,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(2);
 const BEGINNING: Duration = Duration::from_secs(10);
 
 /// The facts about a process that are needed to find its perf map and to trust it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Home {
     root: PathBuf,
     /// The root folder when the process is gone; `None` if the process is in another mount namespace than the recorder.

@@ -21,10 +21,9 @@ mod registered;
 mod teller;
 mod times;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
@@ -97,7 +96,7 @@ impl<'a> Requested<'a> {
 /// All JIT code: the processes that have it, the addresses that were hit, and the names that were found.
 #[derive(Debug)]
 pub(crate) struct Jit {
-    door: Rc<Door>,
+    door: Arc<Door>,
     lives: FxHashMap<u32, Life>,
     room: Room,
     /// The number of distinct addresses of all lives.
@@ -137,9 +136,9 @@ struct Life {
     since_ns: u64,
     hits: FxHashSet<Avma>,
     home: Option<Home>,
-    files: Rc<RefCell<Files>>,
+    files: Arc<Mutex<Files>>,
     /// The files of the processes from which it was forked, the nearest first.
-    inherited: Vec<Rc<RefCell<Files>>>,
+    inherited: Vec<Arc<Mutex<Files>>>,
     looks: u32,
     /// The unwind tables that the process has given to its unwinder, by the beginnings of their code; `None` if two contradict each other.
     registered: BTreeMap<u64, Option<Registered>>,
@@ -169,8 +168,12 @@ struct Files {
     dumps: Vec<(HeldFile, DumpClock)>,
 }
 
+fn locked(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Jit {
-    pub(super) fn new(room: Room, door: Rc<Door>) -> Self {
+    pub(super) fn new(room: Room, door: Arc<Door>) -> Self {
         let (lives, rows, told_by_memory, told) = Default::default();
         Self {
             door,
@@ -187,6 +190,24 @@ impl Jit {
             began: Reading::now(),
             told,
         }
+    }
+
+    /// Begins what another file of the same run needs: the processes are known, and none of their code was hit.
+    pub(super) fn successor(&self) -> Self {
+        let known = |life: &Life| Life {
+            since_ns: life.since_ns,
+            home: life.home.clone(),
+            files: Arc::clone(&life.files),
+            inherited: life.inherited.clone(),
+            ..Life::default()
+        };
+        let lives = self.lives.iter().map(|(tgid, life)| (*tgid, known(life))).collect();
+        Self { lives, began: self.began, ..Self::new(self.room.clone(), Arc::clone(&self.door)) }
+    }
+
+    /// Asks by another way from now on.
+    pub(super) fn ask_by(&mut self, door: Arc<Door>) {
+        self.door = door;
     }
 
     /// Looks at a mapping: it may be memory for code, or the file that reports the code.
@@ -220,7 +241,7 @@ impl Jit {
                 }
             }
         }
-        self.look_where(|life| life.looks < EAGER_LOOKS && life.files.borrow().map.is_none());
+        self.look_where(|life| life.looks < EAGER_LOOKS && locked(&life.files).map.is_none());
         // Code that was hit may be gone soon: while a program warms up, a virtual machine replaces it all the time.
         if self.looked_up.elapsed() > LOOK_UP_EVERY {
             self.look_up();
@@ -385,12 +406,12 @@ impl Jit {
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         life.looks += 1;
         // The user and the root folder of a process may have changed while it had no map.
-        if life.files.borrow().map.is_none() {
+        if locked(&life.files).map.is_none() {
             life.home = Home::of(tgid).or(life.home.take());
         }
         if let Some(home) = &life.home {
             let is_first = life.looks == 1;
-            life.files.borrow_mut().look(home, is_first, &self.door, |found| self.room.hold(|| Some(found)));
+            locked(&life.files).look(home, is_first, &self.door, |found| self.room.hold(|| Some(found)));
         }
     }
 
@@ -398,7 +419,7 @@ impl Jit {
         let tgid = place.tgid;
         let Some(life) = self.lives.get_mut(&tgid) else { return };
         let home = Home::of(tgid).unwrap_or_else(|| Home::of_the_gone(tgid, life.since_ns));
-        let mut files = life.files.borrow_mut();
+        let mut files = locked(&life.files);
         if files.dumps.len() < MAX_DUMPS {
             // The process may be writing the file now, so its size and time are not compared.
             let growing = Identity { modified_unix_ns: 0, ..identity.clone() };
@@ -420,21 +441,21 @@ impl Jit {
         if life.hits.is_empty() {
             return;
         }
-        let has_map = life.files.borrow().map.is_some();
+        let has_map = locked(&life.files).map.is_some();
         // After an exec the file may belong to the next program.
         if has_ended || !has_map {
             let gone = Home::of_the_gone(tgid, life.since_ns);
             let home = life.home.as_ref().unwrap_or(&gone);
             let hold = |found| Some(HeldFile::for_a_moment(found));
-            life.files.borrow_mut().look(home, false, &self.door, hold);
+            locked(&life.files).look(home, false, &self.door, hold);
         }
         // A return address is looked up one byte earlier, in the call, which may lie in another piece.
         let before = |at: Avma| Avma(at.0.saturating_sub(1));
         let mut asked: Vec<Avma> = life.hits.iter().flat_map(|at| [before(*at), *at]).collect();
         asked.sort_unstable();
         asked.dedup();
-        let own = life.files.borrow().sources(!has_ended, &self.door);
-        let inherited = life.inherited.iter().map(|files| files.borrow().sources(false, &self.door));
+        let own = locked(&life.files).sources(!has_ended, &self.door);
+        let inherited = life.inherited.iter().map(|files| locked(files).sources(false, &self.door));
         let (sources, unheld): (Vec<_>, Vec<_>) =
             std::iter::once(own).chain(inherited).flatten().partition(Option::is_some);
         // There are too many open files.

@@ -178,9 +178,13 @@ pub(super) fn limit(part: Part) -> Result<(), seccompiler::Error> {
         Part::Reader => only(&[MEMORY, PROC, READER], SeccompAction::KillProcess),
         Part::Judge => only(&[MEMORY, PROC, PARSER], fails),
         Part::Jit => only(&[MEMORY, PARSER], fails),
-        Part::Main | Part::Tracker | Part::Writer | Part::Tables | Part::Helper => {
-            compiled(&[NEVER], fails, SeccompAction::Allow)
-        }
+        Part::Main
+        | Part::Tracker
+        | Part::Writer
+        | Part::Files
+        | Part::Closer
+        | Part::Tables
+        | Part::Helper => compiled(&[NEVER], fails, SeccompAction::Allow),
     }?)
 }
 

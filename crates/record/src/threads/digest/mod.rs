@@ -2,20 +2,23 @@
 //! `Tracker`, which is pure.
 
 mod counters;
-mod embed;
 mod mappings;
 mod moved;
 
-use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
-use icecore_format::records::{Cause, Loss};
+use icecore_format::records::{Cause, Loss, Omission};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Turn};
+use super::closing::{Close, Closing, Embedded, put_jit};
 use super::counts::Counts;
+use super::store::ToWriter;
 use crate::collect::Collector;
 use crate::foreign::Door;
 use crate::frame_pointers::FramePointers;
@@ -29,16 +32,14 @@ use crate::machine::mounts::Mounts;
 use crate::proc::kallsyms::{Kallsyms, KernelFunction};
 use crate::settings::{Embed, Pace};
 use crate::sys::{clock, usage};
-use crate::track::batch::Batch;
 use crate::track::floods::Floods;
 use crate::track::followed::Followed;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
 use counters::Counting;
-pub(crate) use embed::Embedded;
 use mappings::ReadBudget;
 use moved::MovedCode;
 
-/// The results of the tracker thread.
+/// The results of the tracker thread for the last file.
 #[derive(Debug)]
 pub struct Digested {
     pub totals: Totals,
@@ -46,6 +47,9 @@ pub struct Digested {
     pub losses: FxHashMap<Cause, u64>,
     pub(crate) embedded: Embedded,
 }
+
+/// A message says that files are being embedded if that takes longer than this.
+const TOLD_AFTER: Duration = Duration::from_millis(1500);
 
 /// What to embed of the images, and what ends that.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +86,7 @@ pub struct Processes {
 /// Digests chunks until the last has arrived.
 pub fn digest(
     chunks: &Receiver<Chunk>,
-    batches: SyncSender<Batch>,
+    batches: SyncSender<ToWriter>,
     processes: Processes,
     pace: Pace,
     wishes: Wishes<'_>,
@@ -92,14 +96,14 @@ pub fn digest(
         usage::lower_priority();
     }
     let Processes { followed, door, frame_pointers, sent_pages, kernel_names } = processes;
-    let door = Rc::new(door);
+    let door = Arc::new(door);
     let mut digest = Digest {
         tracker: Tracker::new(pace),
         has_file: false,
-        identities: Identities::new(Rc::clone(&door)),
+        identities: Identities::new(Arc::clone(&door)),
         cgroups: Cgroups::new(),
         mounts: Mounts::default(),
-        collector: (wishes.embed != Embed::None).then(|| Collector::new(Rc::clone(&door))),
+        collector: (wishes.embed != Embed::None).then(|| Collector::new(Arc::clone(&door))),
         door,
         frame_pointers,
         interpreters: Interpreters::new(),
@@ -115,27 +119,42 @@ pub fn digest(
         counting: Counting::default(),
         tell: wishes.tell,
         batches,
+        turns: VecDeque::new(),
+        lost_before: FxHashMap::default(),
+        samples_before: 0,
     };
     for chunk in chunks {
         digest.chunk(&chunk);
         digest.settle(chunk.complete_until_ns);
-        wishes.counts.note(digest.tracker.totals().samples, digest.losses.iter());
+        wishes.counts.note(digest.samples_before + digest.totals().samples, digest.losses.iter());
         // The first block of the file must be written before any batch.
         if digest.has_file && digest.tracker.is_due(clock::monotonic_ns()) {
-            digest.flush(false);
+            digest.flush(Flush::Batch);
         }
     }
     digest.tracker.end_all_waits();
     digest.settle(u64::MAX);
-    digest.flush(true);
+    digest.flush(Flush::Last);
+    let (totals, losses) = (digest.totals(), digest.losses_of_file());
     let embedded = digest.embed(&wishes);
-    Digested { totals: digest.tracker.totals(), losses: digest.losses, embedded }
+    Digested { totals, losses, embedded }
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    /// A batch.
+    Batch,
+    /// The last batch of a file that another one follows.
+    OfFile,
+    /// The last batch of all.
+    Last,
 }
 
 struct Digest {
     tracker: Tracker,
     has_file: bool,
-    door: Rc<Door>,
+    door: Arc<Door>,
     identities: Identities,
     cgroups: Cgroups,
     mounts: Mounts,
@@ -156,12 +175,18 @@ struct Digest {
     floods: Floods,
     counting: Counting,
     tell: fn(&str),
-    batches: SyncSender<Batch>,
+    batches: SyncSender<ToWriter>,
+    /// Files that end when all events up to their end are settled.
+    turns: VecDeque<Turn>,
+    /// What was lost, and how many samples were taken, before the current file.
+    lost_before: FxHashMap<Cause, u64>,
+    samples_before: u64,
 }
 
 impl Digest {
     fn chunk(&mut self, chunk: &Chunk) {
         self.has_file |= chunk.has_file;
+        self.turns.extend(chunk.turn.clone());
         if let Some(began_ns) = chunk.began_ns {
             self.tracker.begin_account(began_ns);
         }
@@ -253,13 +278,26 @@ impl Digest {
         self.tracker.loss(Loss { time_ns: clock::monotonic_ns(), ..loss });
     }
 
+    /// Settles all events up to a moment, in their files.
     fn settle(&mut self, until_ns: u64) {
+        while let Some(turn) = self.turns.pop_front_if(|turn| turn.at_ns <= until_ns) {
+            if !self.settle_in_file(turn.at_ns, until_ns == u64::MAX) {
+                self.turns.push_front(turn);
+                return;
+            }
+            self.turn(turn);
+        }
+        self.settle_in_file(until_ns, until_ns == u64::MAX);
+    }
+
+    /// Settles all events up to a moment. Returns false if they must wait for another look at processes, which `now` does not allow.
+    fn settle_in_file(&mut self, until_ns: u64, now: bool) -> bool {
         self.complete_until_ns = self.complete_until_ns.max(until_ns);
         let unsure = self.tracker.unsure();
         if !unsure.is_empty() {
             // One reading proves the address spaces of all waiting samples.
-            if until_ns < u64::MAX && self.reading.is_early() {
-                return;
+            if !now && self.reading.is_early() {
+                return false;
             }
             self.read_again(&unsure);
         }
@@ -282,6 +320,7 @@ impl Digest {
         if let Some(frame_pointers) = &mut self.frame_pointers {
             frame_pointers.settle(changed, &self.tracker);
         }
+        true
     }
 
     /// Finds out what interpreters run in samples that wait, so that it is known when these are settled.
@@ -293,11 +332,14 @@ impl Digest {
         }
     }
 
-    fn flush(&mut self, is_last: bool) {
+    fn flush(&mut self, what: Flush) {
         self.name_kernel_functions();
+        let (is_of_file, is_last) = (what != Flush::Batch, what == Flush::Last);
+        // The batch defines the paths of cgroups in it.
+        let counters = self.tracker.take_counters(clock::monotonic_ns(), is_of_file);
         let mut batch = self.tracker.take_batch();
-        batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_last);
-        batch.counters = self.tracker.take_counters(clock::monotonic_ns(), is_last);
+        batch.counters = counters;
+        batch.cpu_times = self.tracker.take_cpu_times(clock::monotonic_ns(), is_of_file, is_last);
         let (code, counts) = self.tracker.take_hits();
         let mut jit = Vec::new();
         if let Some(collector) = &mut self.collector {
@@ -306,10 +348,87 @@ impl Digest {
             jit = collector.take_jit();
             collector.release();
         }
-        jit.extend(self.interpreters.take_rows());
+        jit.extend(self.interpreters.take_rows(self.complete_until_ns));
+        let batches = &self.batches;
         // The writer takes batches until this sender is dropped.
-        let _ = self.batches.send(batch);
-        self.send_jit(&jit);
+        let mut put = |batch| _ = batches.send(ToWriter::Batch(batch));
+        put(batch);
+        put_jit(self.tracker.file_mut(), &jit, &mut put);
+    }
+
+    /// Ends the file with what is settled, and begins the next one. The writer of the old file finishes it meanwhile.
+    fn turn(&mut self, turn: Turn) {
+        self.flush(Flush::OfFile);
+        let Turn { spent, next, .. } = turn;
+        let (totals, losses) = (self.totals(), self.losses_of_file());
+        let closing = self.closing(false);
+        self.interpreters.turn(self.complete_until_ns);
+        self.samples_before += totals.samples;
+        self.lost_before = self.losses.clone();
+        let close = Box::new(Close { closing, totals, losses, spent });
+        // The writer of the old file takes this and nothing more.
+        let _ = std::mem::replace(&mut self.batches, next).send(ToWriter::Close(close));
+    }
+
+    /// Takes what is needed to close the current file, and begins another one unless it is the last.
+    fn closing(&mut self, is_last: bool) -> Closing {
+        let frame_pointers = self.frame_pointers.as_mut();
+        let untabled = frame_pointers.map(|it| it.untabled(&self.tracker)).unwrap_or_default();
+        let refused = self.frame_pointers.iter().flat_map(|it| it.refused_interpreters()).collect();
+        let mut collector = self.collector.take();
+        if is_last {
+            return Closing { file: self.tracker.end(), collector, untabled, refused };
+        }
+        let (file, live) = self.tracker.turn(|tgid| self.mounts.of(tgid));
+        self.collector = collector.as_ref().map(|collector| collector.successor(&live));
+        if let Some(collector) = &mut collector {
+            collector.ask_by((*self.door).clone());
+        }
+        Closing { file, collector, untabled, refused }
+    }
+
+    /// Writes the results of the collector after sampling has ended. A signal ends only this, even if it is the second one; the next signal
+    /// aborts the recorder.
+    fn embed(mut self, wishes: &Wishes<'_>) -> Embedded {
+        let Wishes { embed, max_bytes, stop, refused, tell, .. } = *wishes;
+        let takes_files = [Embed::Sections, Embed::All].contains(&embed);
+        if takes_files {
+            usage::background_priority();
+        }
+        let was_asked = takes_files && stop.swap(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        let mut is_told = !wishes.is_told;
+        let mut goes_on = || {
+            if !is_told && begun.elapsed() > TOLD_AFTER {
+                is_told = true;
+                tell(
+                    "icecore-record: sampling is over; taking files into the recording (Ctrl-C ends that)\n",
+                );
+            }
+            !(stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed))
+        };
+        let closing = self.closing(true);
+        let mut put = |batch| _ = self.batches.send(ToWriter::Batch(batch));
+        let mut embedded = closing.embed(embed, max_bytes, &mut put, &mut goes_on);
+        stop.fetch_or(was_asked, Ordering::Relaxed);
+        if refused.load(Ordering::Relaxed) {
+            let rows = embedded.files.left_out.iter_mut().map(|omitted| &mut omitted.row);
+            rows.filter(|row| row.why == Omission::INTERRUPTED)
+                .for_each(|row| row.why = Omission::WRITE_FAILED);
+        }
+        embedded
+    }
+
+    /// Returns the counts of the current file.
+    fn totals(&self) -> Totals {
+        self.tracker.file().totals()
+    }
+
+    /// Returns what was lost since the current file began.
+    fn losses_of_file(&self) -> FxHashMap<Cause, u64> {
+        let before = |cause| self.lost_before.get(cause).copied().unwrap_or(0);
+        let losses = self.losses.iter().map(|(cause, count)| (*cause, count - before(cause)));
+        losses.filter(|(_, count)| *count > 0).collect()
     }
 
     fn name_kernel_functions(&mut self) {

@@ -22,7 +22,7 @@ use crate::sys::clock;
 use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::sys::rights::{self, Part};
-use crate::threads::chunk::Chunk;
+use crate::threads::chunk::{Chunk, Turn};
 use crate::threads::jitter::Varying;
 pub use begin::{Begin, Phase};
 pub use progress::{Looks, Progress};
@@ -61,6 +61,15 @@ impl Reason {
     }
 }
 
+/// The files of a recording that rotates.
+pub trait Files {
+    /// Returns true if the next file is to begin, and is open.
+    fn is_due(&self) -> bool;
+
+    /// Begins the next file at a moment, ns `CLOCK_MONOTONIC`. The ring had this much in it at most since the last one began.
+    fn turn(&self, at_ns: u64, sampler: &Sampler<'_>, ring_high_water_bytes: u64) -> Turn;
+}
+
 /// What the main thread needs to pump.
 pub struct Pump<'a> {
     pub options: &'a Options,
@@ -72,6 +81,8 @@ pub struct Pump<'a> {
     pub chunks: SyncSender<Chunk>,
     pub events: &'a [Event],
     pub looks: Looks,
+    /// Makes the next file of a recording that rotates; `None` if there is one file.
+    pub files: Option<&'a dyn Files>,
     /// Shows the user what the recorder does; it is called often.
     pub show: &'a dyn Fn(Phase),
 }
@@ -82,7 +93,7 @@ pub struct Pumped {
     pub(crate) ended_by: Reason,
     /// Sampling began; false if the recording ended before.
     pub(crate) has_begun: bool,
-    /// When sampling began or was to begin, ns `CLOCK_MONOTONIC`.
+    /// When sampling, or the last file, began or was to begin, ns `CLOCK_MONOTONIC`.
     pub(crate) began_ns: u64,
     /// When sampling ended, ns `CLOCK_MONOTONIC`.
     pub(crate) end_ns: u64,
@@ -131,7 +142,7 @@ impl Pump<'_> {
         (begin, mut seen, mut census): (Begin, Progress, Census<'_>),
         mut command: Option<&mut Started>,
     ) -> anyhow::Result<Pumped> {
-        let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
+        let (mut began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
         rights::keep(Part::Main);
         let begun = Instant::now();
         self.looks.note();
@@ -158,6 +169,19 @@ impl Pump<'_> {
                 poll::wait_for(&ring, left.min(look_in));
                 self.drain(sampler, &ring, &taken, &mut seen, Some(until));
                 (self.show)(Phase::Since(begun));
+                if let Some(files) = self.files.filter(|files| files.is_due()) {
+                    sweep.look(true, &mut |record| keep(&taken, record));
+                    seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
+                    let at_ns = clock::monotonic_ns();
+                    self.drain(sampler, &ring, &taken, &mut seen, Some(until));
+                    // Otherwise the recording ends.
+                    if seen.unsent.is_none() {
+                        let turn = Some(files.turn(at_ns, sampler, std::mem::take(&mut seen.high_water)));
+                        self.offer(Chunk { turn, ..Chunk::default() }, &mut seen, &|| self.is_over(until));
+                        census.begin_file();
+                        began_ns = at_ns;
+                    }
+                }
                 if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
                     break reason;
                 }

@@ -269,9 +269,10 @@ impl Snapshots {
         self.rows.len() * 64 + self.pieces.waiting() * 128
     }
 
-    /// Hands over what is new since the last call.
-    pub(crate) fn take_new(&mut self) -> New {
+    /// Hands over what is new since the last call. `stored` returns a location with the id that its image has in the file.
+    pub(crate) fn take_new(&mut self, mut stored: impl FnMut(Location) -> Location) -> New {
         let ((first_code, code), (first_piece, pieces)) = (self.code.take_new(), self.pieces.take_new());
+        let in_file: Vec<Location> = code.iter().map(|location| stored(*location)).collect();
         let pieces: Vec<StackPiece> = pieces.iter().map(|piece| unpacked(piece)).collect();
         let (first_node, nodes) = self.nodes.take_new();
         let (first_id, rows) = (self.first_id, std::mem::take(&mut self.rows));
@@ -282,7 +283,7 @@ impl Snapshots {
         });
         New {
             in_images: in_images.collect(),
-            code: StackCodeV1::from_rows(first_code, &code),
+            code: StackCodeV1::from_rows(first_code, &in_file),
             pieces: StackPiecesV1::from_rows(first_piece, &pieces).expect("bug: a piece without words"),
             nodes: StackNodesV1::from_rows(first_node, &nodes)
                 .expect("bug: a node in front of its outer one"),

@@ -28,6 +28,7 @@ fn map(spaces: &mut Spaces, tgid: u32, start: u64) {
         file_off: FileOff(0x4000),
         since_ns: 0,
         is_twice: false,
+        ..Region::default()
     };
     spaces.map(tgid, Avma(start), region);
 }
@@ -77,7 +78,7 @@ struct Written {
 impl Written {
     /// Takes the new items, encoded to bytes of the file and decoded again.
     fn add(&mut self, snapshots: &mut Snapshots) {
-        let New { code, pieces, nodes, snapshots, .. } = snapshots.take_new();
+        let New { code, pieces, nodes, snapshots, .. } = snapshots.take_new(|location| location);
         let bytes = [code.to_bytes(), pieces.to_bytes(), nodes.to_bytes(), snapshots.to_bytes()];
         let [code, pieces, nodes, rows] = bytes.map(|bytes| bytes.expect("fits"));
         let code = StackCodeV1::view(&code).expect("own bytes");
@@ -234,6 +235,7 @@ fn what_was_mapped_meanwhile_is_seen_in_parts_that_did_not_change() {
         file_off: FileOff(0),
         since_ns: 0,
         is_twice: false,
+        ..Region::default()
     };
     spaces.map(TGID, Avma(plugin), region);
     let after = snapshots.note(1, spaces.of(TGID).expect("mapped"), &of_words(sp, &words));
@@ -385,8 +387,14 @@ proptest::proptest! {
 fn code_at_addresses_is_handed_over_to_each_process_that_holds_it() {
     let (mut spaces, mut snapshots) = (spaces(), Snapshots::default());
     const MADE: u64 = 0x1000_0000;
-    let made =
-        Region { end: Avma(MADE + 0x1000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false };
+    let made = Region {
+        end: Avma(MADE + 0x1000),
+        image: None,
+        file_off: FileOff(0),
+        since_ns: 0,
+        is_twice: false,
+        ..Region::default()
+    };
     spaces.map(TGID, Avma(MADE), made);
     // Two pages, of which the inner one changes.
     let sp = ANCHOR - 8192;

@@ -70,6 +70,18 @@ impl Spaces {
         self.by_tgid.get(&self.holder(tgid)).map(|space| &**space)
     }
 
+    /// Returns all address spaces and the processes under which they are noted, in the order of these.
+    pub(crate) fn all(&self) -> Vec<(u32, &Space)> {
+        let mut all: Vec<_> = self.by_tgid.iter().map(|(tgid, space)| (*tgid, &**space)).collect();
+        all.sort_unstable_by_key(|(tgid, _)| *tgid);
+        all
+    }
+
+    /// Returns the process under which the address space of another one is noted; `None` if it has its own.
+    pub(crate) fn shared_with(&self, tgid: u32) -> Option<u32> {
+        self.shares.get(&tgid).copied()
+    }
+
     /// Returns true if two processes have one address space.
     pub(crate) fn is_shared(&self, tgid: u32, other: u32) -> bool {
         self.holder(tgid) == self.holder(other)

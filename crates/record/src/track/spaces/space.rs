@@ -43,7 +43,7 @@ pub(crate) enum Shown {
 }
 
 /// Executable memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Region {
     /// Address after the last byte.
     pub(crate) end: Avma,
@@ -55,6 +55,10 @@ pub(crate) struct Region {
     pub(crate) since_ns: u64,
     /// The process has mapped the same part of the image elsewhere, too, so that a file offset does not determine the address.
     pub(crate) is_twice: bool,
+    /// The id of what the mapping shows, also if that is no file.
+    pub(crate) shown: u32,
+    /// The process has moved the code of a file there ([`icecore_format::records::Origin::MOVED`]).
+    pub(crate) is_moved: bool,
 }
 
 impl Region {
@@ -78,6 +82,11 @@ impl Space {
     /// Returns true if all executable mappings are known, so that an unmapped address is not code.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Returns the regions with their first addresses, ascending.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (Avma, &Region)> {
+        self.regions.iter().map(|(start, region)| (*start, region))
     }
 
     /// Returns the mapped images, each once; `None` for code that is in no file.

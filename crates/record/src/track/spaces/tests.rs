@@ -6,7 +6,14 @@ use icecore_elf::FileOff;
 use icecore_format::records::Location;
 
 fn region(end: u64, image: u32, file_off: u64) -> Region {
-    Region { end: Avma(end), image: Some(image), file_off: FileOff(file_off), since_ns: 5, is_twice: false }
+    Region {
+        end: Avma(end),
+        image: Some(image),
+        file_off: FileOff(file_off),
+        since_ns: 5,
+        is_twice: false,
+        ..Region::default()
+    }
 }
 
 fn at(spaces: &Spaces, tgid: u32, address: u64) -> Option<(u32, u64)> {
@@ -131,7 +138,14 @@ fn code_without_a_file_keeps_its_address() {
     spaces.map(
         1,
         Avma(0x1000),
-        Region { end: Avma(0x2000), image: None, file_off: FileOff(0), since_ns: 0, is_twice: false },
+        Region {
+            end: Avma(0x2000),
+            image: None,
+            file_off: FileOff(0),
+            since_ns: 0,
+            is_twice: false,
+            ..Region::default()
+        },
     );
     let space = spaces.of(1).expect("just mapped");
     assert_eq!(space.locate(Avma(0x1234)), Some(Location::Address(0x1234)));

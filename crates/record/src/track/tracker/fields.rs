@@ -1,9 +1,11 @@
 //! Fields of tracepoints: what the bytes in a sample say, and rows that name their samples.
 
-use icecore_format::records::{Field, FieldKind, Sample};
+use icecore_format::records::{Field, FieldKind};
 use rustc_hash::FxHashMap;
 
-use super::{REMEMBERED, SAMPLE_UNIT_NS, Tracker, kept_ns};
+use super::of_file::REMEMBERED;
+use super::waiting::FieldOf;
+use super::{SAMPLE_UNIT_NS, Tracker, kept_ns};
 use crate::kernel::wire;
 use crate::kernel::wire::MAX_FIELD_BYTES;
 use crate::settings::{FieldType, Pace};
@@ -22,6 +24,16 @@ impl Fields {
     pub(super) fn of(pace: &Pace) -> Self {
         let fields = pace.fields.iter().map(|(event, name, kind)| (*event, (name.clone(), *kind)));
         Self { of_events: fields.collect(), ..Self::default() }
+    }
+
+    /// Returns the name of the field that samples of an event have.
+    pub(super) fn name(&self, event: u8) -> &[u8] {
+        self.of_events.get(&event).map_or(b"", |(name, _)| name.as_bytes())
+    }
+
+    /// Forgets the tasks of a file.
+    pub(super) fn end_file(&mut self) {
+        self.last_ns.clear();
     }
 
     /// Adds the row of a sample, and returns the time of both. The time is that of the sample, or the next one that no other row of this
@@ -45,13 +57,13 @@ impl Fields {
 
 impl Tracker {
     /// Understands the field that a sample has, if it has one.
-    pub(super) fn field(&mut self, sample: &wire::Sample<'_>, row: &Sample) -> Option<Field> {
-        let (name, kind) = self.fields.of_events.get(&sample.event)?.clone();
+    pub(super) fn field(&self, sample: &wire::Sample<'_>) -> Option<FieldOf> {
+        let (_, kind) = self.fields.of_events.get(&sample.event)?;
         let bytes = sample.field;
         if bytes.is_empty() {
             return None;
         }
-        let (kind, number, text) = match kind {
+        let (kind, number, text) = match *kind {
             FieldType::Unsigned => (FieldKind::UNSIGNED, integer(bytes, false), &[][..]),
             FieldType::Signed => (FieldKind::SIGNED, integer(bytes, true), &[][..]),
             FieldType::Text => {
@@ -61,9 +73,7 @@ impl Tracker {
                 (if is_cut { FieldKind::TEXT_CUT } else { FieldKind::TEXT }, 0, text)
             }
         };
-        let (name, text) = (self.string(name.as_bytes()), self.string(text));
-        let Sample { time_ns, task, event, .. } = *row;
-        Some(Field { time_ns, task, event, name, kind, number, text })
+        Some(FieldOf { kind, number, text: text.into() })
     }
 }
 

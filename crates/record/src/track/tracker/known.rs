@@ -44,22 +44,20 @@ impl Tracker {
                     space = Some(space.unwrap_or_default().with(Avma(row.start), *region));
                 }
                 What::Only { ranges, .. } => space = space.map(|space| space.within(ranges)),
-                What::Sample(_) | What::CpuTime(_) => {}
+                What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } => {}
             }
         }
         (space.unwrap_or_default(), since_ns)
     }
 
-    /// Returns the images that a mapping of a file can have: the one that `/proc` shows, which is `image` with the id of its path, and the
-    /// one that the kernel reports. `None` stands for code in no file.
+    /// Returns the images that a mapping of a file can have: the one that `/proc` shows, and the one that
+    /// the kernel reports. `None` stands for code in no file.
     pub(crate) fn images_of(&self, path: &[u8], image: Image) -> Vec<Option<u32>> {
         if !is_image(image.kind) {
             return vec![None];
         }
-        let Some(path) = self.strings.find(path) else { return Vec::new() };
-        let exact = Image { path, ..image };
-        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..exact.clone() };
-        [exact, reported].iter().filter_map(|image| self.images.find(image)).map(Some).collect()
+        let reported = Image { dev: 0, inode: 0, size_bytes: 0, modified_unix_ns: 0, ..image.clone() };
+        [image, reported].into_iter().filter_map(|image| self.images.find(image, path)).map(Some).collect()
     }
 
     /// Notes all executable ranges that a process has mapped at a moment, in order.

@@ -7,95 +7,75 @@
 //! meets the address space in which it was taken.
 
 mod fields;
+mod images;
 mod known;
+mod live;
 mod notes;
+mod of_file;
 mod settle;
 mod take;
+mod turn;
 mod waiting;
 mod waits;
 
 pub(crate) use notes::Note;
+pub(crate) use of_file::OfFile;
 
 use std::ops::Range;
 
 use icecore_elf::{Avma, FileOff};
-use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cgroup, Change, Counter, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Owner, Sample,
-    StackRepair, Task, Wait, WalkEnd,
+    Change, Counter, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin, Owner, Sample,
+    StackRepair, WalkEnd,
 };
-use rustc_hash::FxHashSet;
 
 use crate::kernel::wire::{self, Event, Head};
 use crate::settings::Pace;
 use crate::track::account::Account;
 use crate::track::counters::Counters;
-use crate::track::intern::Interner;
 use crate::track::jit::Interpreter;
-use crate::track::snapshots::{Arriving, Snapshots};
+use crate::track::snapshots::Arriving;
 use crate::track::spaces::{Region, Spaces};
-use crate::track::stacks::Stacks;
 use fields::Fields;
+use images::Images;
+use live::Live;
 use notes::Notes;
 use waiting::{Backlog, Unplaced, What};
 use waits::Due;
 
 /// Times of samples are rounded down to a microsecond: finer differences are noise of interrupts.
 const SAMPLE_UNIT_NS: u32 = 1_000;
-/// The number of keys of one kind that are remembered before all are forgotten.
-const REMEMBERED: usize = 64 << 10;
-/// The bytes of names and paths that are remembered; each counts as its length and a fixed overhead.
-const REMEMBERED_BYTES: usize = 8 << 20;
-const OF_EACH: usize = 64;
 
 /// Returns the stored time of a sample. What the sample reveals first must count from this time, or the sample itself would miss it.
 pub(crate) fn kept_ns(time_ns: u64) -> u64 {
     time_ns - time_ns % u64::from(SAMPLE_UNIT_NS)
 }
 
-/// Counts over the whole recording.
+/// Counts over a whole file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub samples: u64,
 }
 
-/// The state between events and batches. Bounded: see [`Interner`] and [`Stacks`].
+/// The state between events and batches. Bounded: see [`Interner`](crate::track::intern::Interner) and
+/// [`Stacks`](crate::track::stacks::Stacks).
 #[derive(Debug)]
 pub(crate) struct Tracker {
     pace: Pace,
-    strings: Interner<Vec<u8>>,
-    tasks: Interner<Task>,
-    images: Interner<Image>,
+    images: Images,
     spaces: Spaces,
-    stacks: Stacks,
+    live: Live,
     arriving: Arriving,
-    snapshots: Snapshots,
     waiting: Backlog,
     /// All events up to this moment are settled.
     settled_ns: u64,
-    lifecycle: Vec<Lifecycle>,
-    cgroups: Vec<Cgroup>,
-    mappings: Vec<Mapping>,
-    samples: Vec<Sample>,
-    waits: Vec<Wait>,
     fields: Fields,
     /// Waits whose user stack has not come yet.
     due: Due,
-    losses: Vec<Loss>,
     account: Account,
     counters: Counters,
-    processes: Processes,
-    /// Kernel addresses that were first sampled since the last batch.
-    kernel_addresses: Vec<Avma>,
-    /// Code in images that was first hit since the last call: image and offset in its file.
-    code: Vec<(u32, FileOff)>,
     notes: Notes,
-    kernel_symbols: Vec<KernelSymbol>,
-    /// Starts of kernel functions that are in the file.
-    kernel_written: FxHashSet<Avma>,
-    /// The earliest time in the batch.
-    first_ns: Option<u64>,
-    totals: Totals,
+    file: OfFile,
 }
 
 impl Tracker {
@@ -106,34 +86,19 @@ impl Tracker {
 
     pub(crate) fn new(pace: Pace) -> Self {
         Self {
-            strings: Interner::weighing(1, REMEMBERED_BYTES, |text| text.len() + OF_EACH),
-            tasks: Interner::new(0, REMEMBERED),
-            images: Interner::new(0, REMEMBERED),
+            images: Images::default(),
             spaces: Spaces::default(),
-            stacks: Stacks::default(),
+            live: Live::default(),
             arriving: Arriving::default(),
-            snapshots: Snapshots::default(),
             waiting: Backlog::default(),
             settled_ns: 0,
-            lifecycle: Vec::new(),
-            cgroups: Vec::new(),
-            mappings: Vec::new(),
-            samples: Vec::new(),
-            waits: Vec::new(),
             fields: Fields::of(&pace),
             pace,
             due: Due::default(),
-            losses: Vec::new(),
             account: Account::default(),
             counters: Counters::default(),
-            processes: Processes::NONE,
-            kernel_addresses: Vec::new(),
-            code: Vec::new(),
             notes: Notes::default(),
-            kernel_symbols: Vec::new(),
-            kernel_written: FxHashSet::default(),
-            first_ns: None,
-            totals: Totals::default(),
+            file: OfFile::default(),
         }
     }
 
@@ -188,21 +153,18 @@ impl Tracker {
 
     /// Notes that a task moved into a cgroup; `path` is `None` if it is unknown.
     pub(crate) fn cgroup(&mut self, time_ns: u64, tgid: u32, tid: u32, path: Option<&[u8]>) {
-        let path = path.map_or(0, |path| self.string(path));
-        self.begin(time_ns);
-        self.cgroups.push(Cgroup { time_ns, tgid, tid, path });
+        self.wait(time_ns, What::Cgroup { time_ns, tgid, tid, path: path.map(Into::into) });
     }
 
     /// Notes counters of the machine.
     pub(crate) fn machine(&mut self, time_ns: u64, values: Vec<(Counter, u64)>) {
-        self.begin(time_ns);
+        self.file.begin(time_ns);
         self.counters.values(time_ns, Owner::Machine, values);
     }
 
     /// Notes counters of a cgroup.
     pub(crate) fn counters_of_cgroup(&mut self, time_ns: u64, path: &[u8], values: Vec<(Counter, u64)>) {
-        let path = self.string(path);
-        self.counters.values(time_ns, Owner::Cgroup(path), values);
+        self.counters.of_cgroup(time_ns, path, values);
     }
 
     /// Notes that a reading of the processes is complete; returns how many that have ended were left out.
@@ -210,18 +172,19 @@ impl Tracker {
         self.counters.end_reading()
     }
 
-    /// Notes a mapping of an image, and returns the id of the image. The tracker fills in the image id of the row and the path id of the
-    /// image.
+    /// Notes a mapping of an image, and returns the id by which the tracker knows the image. The tracker fills in the image id of the row
+    /// and the path id of the image.
     pub(crate) fn mapping(&mut self, row: Mapping, image: Image, path: &[u8]) -> u32 {
         let is_image = is_image(image.kind);
-        let path = self.string(path);
-        let image = self.images.id(&Image { path, ..image });
+        let image = self.images.id(image, path);
         let region = Region {
             end: Avma(row.start.saturating_add(row.len)),
             image: is_image.then_some(image),
             file_off: FileOff(row.file_off),
             since_ns: row.time_ns,
             is_twice: false,
+            shown: image,
+            is_moved: row.origin == Origin::MOVED,
         };
         self.wait(row.time_ns, What::Mapping { row: Mapping { image, ..row }, region });
         image
@@ -229,27 +192,31 @@ impl Tracker {
 
     /// Notes a kernel function at one of the addresses that were taken. Each function is written once.
     pub(crate) fn kernel_function(&mut self, code: Range<Avma>, name: &[u8], module: &[u8]) {
-        if self.kernel_written.insert(code.start) {
-            let (name, module) = (self.string(name), self.string(module));
-            self.kernel_symbols.push(KernelSymbol { start: code.start.0, end: code.end.0, name, module });
+        let file = &mut self.file;
+        if file.kernel_written.insert(code.start) {
+            let (name, module) = (file.string(name), file.string(module));
+            file.kernel_symbols.push(KernelSymbol { start: code.start.0, end: code.end.0, name, module });
         }
     }
 
     /// Notes a loss.
     pub(crate) fn loss(&mut self, loss: Loss) {
-        self.begin(loss.time_ns);
-        self.losses.push(loss);
+        self.file.begin(loss.time_ns);
+        self.file.losses.push(loss);
     }
 
-    /// Returns the counts over the recording so far.
-    pub(crate) fn totals(&self) -> Totals {
-        self.totals
+    /// Returns what the current file has.
+    pub(crate) fn file(&self) -> &OfFile {
+        &self.file
+    }
+
+    /// Returns what the current file has, for more that belongs into it.
+    pub(crate) fn file_mut(&mut self) -> &mut OfFile {
+        &mut self.file
     }
 
     fn sample(&mut self, sample: &wire::Sample<'_>) {
         let head = &sample.head;
-        let comm = self.string(head.comm);
-        let task = self.tasks.id(&Task { tgid: head.tgid, tid: head.tid, comm });
         let kernel = self.waiting.note_frames(sample.kernel.leaf_first());
         let user = self.waiting.note_frames(sample.user.leaf_first());
         let row = Sample {
@@ -258,7 +225,7 @@ impl Tracker {
             event: sample.event,
             user_end: WalkEnd(sample.user_end),
             kernel_end: WalkEnd(sample.kernel_end),
-            task,
+            task: 0,
             user_stack: 0,
             kernel_stack: 0,
             weight: sample.weight,
@@ -268,17 +235,18 @@ impl Tracker {
         let snapshot = self.arriving.take(sample.snapshot).map(Box::new);
         if let (Some(taken), Some(space)) = (&snapshot, self.spaces.of(sample.head.tgid)) {
             // So what runs can be found out before the sample is settled.
-            for it in self.snapshots.running_on(space, taken) {
+            for it in self.file.snapshots.running_on(space, taken) {
                 self.notes.runs(sample.head.time_ns, sample.head.tgid, it.method, it.instruction);
             }
         }
-        let field = self.field(sample, &row).map(Box::new);
+        let field = self.field(sample).map(Box::new);
         self.wait(
             head.time_ns,
             What::Sample(Unplaced {
                 row,
                 tgid: head.tgid,
                 tid: head.tid,
+                comm: head.comm.into(),
                 kernel,
                 user,
                 snapshot,
@@ -289,23 +257,14 @@ impl Tracker {
     }
 
     fn change(&mut self, change: Change, head: &Head<'_>, parent_tgid: u32, ends_process: bool) {
-        let comm = self.string(head.comm);
-        let row =
-            Lifecycle { time_ns: head.time_ns, change, tgid: head.tgid, tid: head.tid, parent_tgid, comm };
-        self.wait(head.time_ns, What::Change { row, ends_process });
+        let Head { time_ns, tgid, tid, .. } = *head;
+        let row = Lifecycle { time_ns, change, tgid, tid, parent_tgid, comm: 0 };
+        self.wait(time_ns, What::Change { row, comm: head.comm.into(), ends_process });
     }
 
     fn wait(&mut self, time_ns: u64, what: What) {
-        self.begin(time_ns);
+        self.file.begin(time_ns);
         self.waiting.push(time_ns, what);
-    }
-
-    fn string(&mut self, text: &[u8]) -> u32 {
-        if text.is_empty() { 0 } else { self.strings.id(text) }
-    }
-
-    fn begin(&mut self, time_ns: u64) {
-        self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
     }
 }
 

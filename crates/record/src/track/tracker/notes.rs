@@ -98,11 +98,16 @@ impl Notes {
         }
     }
 
-    fn gone(&mut self, time_ns: u64, tgid: u32, has_ended: bool) {
-        // In the next address space the same stack counts as new.
+    /// Notes everything again that is seen after this call: it is for another file.
+    pub(super) fn end_file(&mut self) {
         self.seen.clear();
         self.held.clear();
         self.runs.clear();
+    }
+
+    fn gone(&mut self, time_ns: u64, tgid: u32, has_ended: bool) {
+        // In the next address space the same stack counts as new.
+        self.end_file();
         self.list.push(Note::Gone { time_ns, tgid, has_ended });
     }
 

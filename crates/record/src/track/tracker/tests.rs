@@ -1,5 +1,6 @@
 use super::*;
 use crate::settings::WaitEvents;
+use crate::track::batch::Batch;
 use crate::track::jit::{Line, Made, Piece};
 use crate::track::spaces::Shown;
 use icecore_format::records::{Location, Origin, Payload};
@@ -79,7 +80,7 @@ fn a_batch_names_everything_that_its_samples_need_once() {
     let new =
         [batch.strings.items(), batch.tasks.items(), batch.stacks.items(), batch.kernel_symbols.items()];
     assert_eq!((batch.samples.items(), new), (1, [0; 4]));
-    assert_eq!(tracker.totals(), Totals { samples: 3 });
+    assert_eq!(tracker.file().totals(), Totals { samples: 3 });
     let concerned = batch.samples.processes();
     assert!(concerned.may_hold(10) && !concerned.may_hold(11));
 }
@@ -227,9 +228,10 @@ fn cgroups_are_told_by_their_path_in_the_order_of_time() {
     tracker.cgroup(9, 10, 11, None);
     tracker.cgroup(7, 10, 10, Some(b"/a"));
     assert!(tracker.is_due(7 + 1_000));
+    tracker.settle(u64::MAX);
     let batch = tracker.take_batch();
     assert_eq!(batch.strings.bytes, b"/a");
-    let row = |time_ns, tid, path| Cgroup { time_ns, tgid: 10, tid, path };
+    let row = |time_ns, tid, path| icecore_format::records::Cgroup { time_ns, tgid: 10, tid, path };
     assert_eq!(rows(&batch.cgroups, |view| view.rows().collect::<Vec<_>>()), [row(7, 10, 1), row(9, 11, 0)]);
 }
 
@@ -249,7 +251,7 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
     let piece =
         Piece { start: Avma(0x10), end: Avma(0x20), lines: vec![line(0, 7), line(4, 8)], ..Piece::default() };
     let made = [Made { tgid: 10, piece }];
-    let batch = tracker.jit(&made);
+    let batch = tracker.file_mut().jit(&made);
     assert_eq!(batch.strings.bytes, b"/a.py");
     let lines = rows(&batch.jit, |view| view.rows().expect("own bytes")[0].lines.clone());
     let file = batch.strings.first_id;
@@ -257,7 +259,7 @@ fn source_files_of_made_code_are_written_once_and_in_front_of_it() {
         lines.iter().map(|line| (line.off, line.file, line.line)).collect::<Vec<_>>(),
         [(0, file, 7), (4, file, 8)]
     );
-    let again = tracker.jit(&made);
+    let again = tracker.file_mut().jit(&made);
     assert_eq!((again.strings.items(), again.jit.items()), (0, 1));
 }
 
@@ -294,5 +296,63 @@ fn stacks_of_samples_that_wait_take_a_bounded_room() {
     (6..=8).for_each(|snapshot| stack(&mut tracker, snapshot));
     assert_eq!(tracker.take_refused_stacks(), 2);
     assert_eq!(tracker.settle(u64::MAX), 0);
-    assert_eq!(tracker.totals().samples, 8, "samples are never refused");
+    assert_eq!(tracker.file().totals().samples, 8, "samples are never refused");
+}
+
+#[test]
+fn a_file_that_follows_stands_alone_and_no_sample_is_in_both() {
+    let mut tracker = tracker();
+    tracker.found(1_000, 10, 1, b"server");
+    tracker.found(1_000, 12, 10, b"child");
+    tracker.found_sharing(1_000, 12, 10, b"child");
+    tracker.cgroup(1_500, 10, 10, Some(b"/a"));
+    tracker.cgroup(1_500, 10, 11, Some(b"/b"));
+    mapped(&mut tracker, 2_000, 0x10_0000, b"/lib/early");
+    mapped(&mut tracker, 2_000, 0x20_0000, b"/lib/late");
+    for time_ns in [10_000, 30_000] {
+        sampled(&mut tracker, time_ns);
+    }
+    // It has come, and belongs into the next file.
+    mapped(&mut tracker, 25_000, 0x20_0000, b"/lib/new");
+    tracker.settle(20_000);
+    let old = tracker.take_batch();
+    let (file, live) = tracker.turn(|tgid| u64::from(tgid) * 100);
+    assert_eq!((file.totals().samples, live.len()), (1, 3));
+    tracker.settle(u64::MAX);
+    let new = tracker.take_batch();
+    for (batch, span) in [(&old, (10_000, 10_000)), (&new, (30_000, 30_000))] {
+        assert_eq!((batch.samples.items(), batch.samples.span_ns()), (1, span));
+        assert_eq!((batch.tasks.items(), batch.stacks.items(), batch.strings.items() > 3), (1, 3, true));
+    }
+    let paths = |batch: &Batch| {
+        let names: Vec<(u32, Vec<u8>)> = rows(&batch.strings, |view| {
+            view.rows().expect("own bytes").into_iter().map(|(id, name)| (id, name.to_vec())).collect()
+        });
+        let name = |id: u32| names.iter().find(|(of, _)| *of == id).expect("it is defined").1.clone();
+        let images: Vec<Vec<u8>> = rows(&batch.images, |view| {
+            view.rows().expect("own bytes").iter().map(|image| name(image.path)).collect()
+        });
+        let mappings = rows(&batch.mappings, |view| {
+            view.rows()
+                .map(|row| (row.time_ns, row.start, images[row.image as usize].clone()))
+                .collect::<Vec<_>>()
+        });
+        let cgroups = rows(&batch.cgroups, |view| {
+            view.rows().map(|row| (row.time_ns, row.tid, name(row.path))).collect::<Vec<_>>()
+        });
+        (mappings, cgroups)
+    };
+    let (early, late, newest) = (b"/lib/early".to_vec(), b"/lib/late".to_vec(), b"/lib/new".to_vec());
+    let (mappings, cgroups) = paths(&new);
+    assert_eq!(
+        mappings,
+        [(20_000, 0x10_0000, early), (20_000, 0x20_0000, late), (25_000, 0x20_0000, newest)]
+    );
+    assert_eq!(cgroups, [(20_000, 10, b"/a".to_vec()), (20_000, 11, b"/b".to_vec())]);
+    let changes = rows(&new.lifecycle, |view| {
+        view.rows().map(|row| (row.change, row.tgid, row.parent_tgid)).collect::<Vec<_>>()
+    });
+    assert_eq!(changes, [(Change::FOUND, 10, 1), (Change::FOUND, 12, 10), (Change::SHARES, 12, 10)]);
+    let mounts = rows(&new.mappings, |view| view.rows().map(|row| row.mount_ns).collect::<Vec<_>>());
+    assert_eq!(mounts, [1_000, 1_000, 4_026_531_841]);
 }

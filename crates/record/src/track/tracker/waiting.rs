@@ -1,13 +1,18 @@
-//! Events that wait until both sources have reported everything before them.
+//! Events that wait until both sources have reported everything before them. They have names instead of ids: which file they will be in,
+//! and with which ids, is decided when they are settled.
 
 use std::ops::Range;
 
 use icecore_elf::Avma;
-use icecore_format::records::{Change, Field, Lifecycle, Mapping, Sample, Wait};
+use icecore_format::records::{Change, FieldKind, Lifecycle, Mapping, Sample, Wait};
 
+use super::live::Path;
 use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
 use crate::track::spaces::Region;
+
+/// A name of a task, or another text.
+pub(super) type Name = Box<[u8]>;
 
 /// The events in the order in which they arrived.
 #[derive(Debug, Default)]
@@ -29,7 +34,15 @@ struct Waiting {
 pub(super) enum What {
     Change {
         row: Lifecycle,
+        comm: Name,
         ends_process: bool,
+    },
+    /// A task is in another cgroup now: a thread, or with `tid` = `tgid` a process with all its threads.
+    Cgroup {
+        time_ns: u64,
+        tgid: u32,
+        tid: u32,
+        path: Path,
     },
     Mapping {
         row: Mapping,
@@ -44,19 +57,43 @@ pub(super) enum What {
     CpuTime(Reading),
 }
 
-/// A sample whose frames are still addresses; the ranges are positions in the frames of the queue.
+/// A sample whose frames are still addresses, and whose row has neither task nor stacks; the ranges are positions in the frames of the queue.
 #[derive(Debug)]
 pub(super) struct Unplaced {
     pub(super) row: Sample,
     pub(super) tgid: u32,
     pub(super) tid: u32,
+    pub(super) comm: Name,
     pub(super) kernel: Range<usize>,
     pub(super) user: Range<usize>,
     pub(super) snapshot: Option<Box<Taken>>,
     /// The wait that the sample is of, if it is of one.
-    pub(super) wait: Option<Box<Wait>>,
+    pub(super) wait: Option<Box<WaitOf>>,
     /// The field that the sample has, if it has one.
-    pub(super) field: Option<Box<Field>>,
+    pub(super) field: Option<Box<FieldOf>>,
+}
+
+/// A wait whose row has no tasks yet.
+#[derive(Debug)]
+pub(super) struct WaitOf {
+    pub(super) row: Wait,
+    pub(super) waker: Option<Waker>,
+}
+
+/// The task that ended a wait.
+#[derive(Debug, Clone)]
+pub(super) struct Waker {
+    pub(super) tgid: u32,
+    pub(super) tid: u32,
+    pub(super) comm: Name,
+}
+
+/// A field of a sample.
+#[derive(Debug)]
+pub(super) struct FieldOf {
+    pub(super) kind: FieldKind,
+    pub(super) number: u64,
+    pub(super) text: Name,
 }
 
 impl Waiting {
@@ -65,7 +102,7 @@ impl Waiting {
     fn turn(&self) -> (u64, u8) {
         let rank = match self.what {
             What::Change { row: Lifecycle { change: Change::EXEC, .. }, .. } => 0,
-            What::Change { .. } | What::Only { .. } => 1,
+            What::Change { .. } | What::Only { .. } | What::Cgroup { .. } => 1,
             What::Mapping { .. } => 2,
             What::Sample(_) => 3,
             What::CpuTime(_) => 4,
@@ -95,6 +132,14 @@ impl Backlog {
         })
     }
 
+    /// Returns the images of mappings that wait.
+    pub(super) fn images(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().filter_map(|waiting| match &waiting.what {
+            What::Mapping { row, .. } => Some(row.image),
+            _ => None,
+        })
+    }
+
     /// Returns the waiting events that begin an address space of a process or map into it, in the order of time. `shares` returns true
     /// for processes that have the same address space.
     pub(super) fn of(&self, tgid: u32, shares: impl Fn(u32) -> bool) -> Vec<&What> {
@@ -105,7 +150,7 @@ impl Backlog {
             What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
             What::Mapping { row, .. } => row.tgid == tgid || shares(row.tgid),
             What::Only { tgid: of, .. } => *of == tgid || shares(*of),
-            What::Sample(_) | What::CpuTime(_) => false,
+            What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } => false,
         };
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
         found.sort_by_key(|waiting| waiting.turn());

@@ -2,10 +2,10 @@
 //! thread waits for on the way there has the same user stack.
 
 use icecore_elf::Avma;
-use icecore_format::records::{Sample, StackRepair, Task, Wait, WaitFlags, WaitState, WalkEnd, WokenBy};
+use icecore_format::records::{Sample, StackRepair, Wait, WaitFlags, WaitState, WalkEnd, WokenBy};
 use rustc_hash::FxHashMap;
 
-use super::waiting::{Unplaced, What};
+use super::waiting::{Name, Unplaced, WaitOf, Waker, What};
 use super::{SAMPLE_UNIT_NS, Tracker, kept_ns};
 use crate::kernel::wire::{self, Frames};
 use crate::track::snapshots::Taken;
@@ -30,9 +30,10 @@ pub(super) struct Due {
 /// A wait that has ended.
 #[derive(Debug)]
 struct Ended {
-    task: u32,
     tgid: u32,
     tid: u32,
+    comm: Name,
+    waker: Option<Waker>,
     cpu: u16,
     epoch: u64,
     time_ns: u64,
@@ -66,24 +67,20 @@ impl Tracker {
     /// Notes a wait.
     pub(super) fn wait_of(&mut self, wait: &wire::Wait<'_>) {
         let head = &wait.head;
-        let comm = self.string(head.comm);
-        let task = self.tasks.id(&Task { tgid: head.tgid, tid: head.tid, comm });
         // An interrupt has thread 0, and a sample.
         let has_waker = wait.waker_ns != 0 || wait.waker_tid != 0;
-        let waker_task = has_waker.then(|| {
-            let comm = self.string(wait.waker_comm);
-            self.tasks.id(&Task { tgid: wait.waker_tgid, tid: wait.waker_tid, comm })
-        });
+        let (tgid, tid, comm) = (wait.waker_tgid, wait.waker_tid, wait.waker_comm.into());
+        let waker = has_waker.then_some(Waker { tgid, tid, comm });
         let row = Wait {
             time_ns: 0,
-            task,
+            task: 0,
             event: 0,
             state: state_of(wait.state),
             flags: flags_of(wait.began_before && wait.ready_ns <= wait.began_ns, wait.has_not_ended),
             woken_by: WokenBy(wait.woken_by),
             began_ns: wait.began_ns,
             ended_ns: wait.ready_ns,
-            waker_task,
+            waker_task: None,
             waker_time_ns: if wait.waker_ns == 0 { 0 } else { kept_ns(wait.waker_ns) },
         };
         let delay = Wait {
@@ -102,9 +99,10 @@ impl Tracker {
         let mut parts = vec![(wait.blocked_weight, blocked), (wait.delay_weight, delay)];
         parts.retain(|(weight, _)| *weight > 0);
         let ended = Ended {
-            task,
             tgid: head.tgid,
             tid: head.tid,
+            comm: head.comm.into(),
+            waker,
             cpu: head.cpu as u16,
             epoch: wait.epoch,
             time_ns: head.time_ns,
@@ -162,7 +160,7 @@ impl Tracker {
                 event: wait.event,
                 user_end,
                 kernel_end: WalkEnd(ended.kernel_end),
-                task: ended.task,
+                task: 0,
                 user_stack: 0,
                 kernel_stack: 0,
                 weight,
@@ -173,11 +171,12 @@ impl Tracker {
             let user = stack.iter().flat_map(|(_, stack, _)| stack.user.leaf_first());
             let user = self.waiting.note_frames(user);
             let snapshot = stack.and_then(|(_, _, taken)| taken.cloned()).map(Box::new);
-            let wait = Some(Box::new(Wait { time_ns: kept_ns(time_ns), ..wait }));
-            let (tgid, tid) = (ended.tgid, ended.tid);
+            let wait = Wait { time_ns: kept_ns(time_ns), ..wait };
+            let wait = Some(Box::new(WaitOf { row: wait, waker: ended.waker.clone() }));
+            let (tgid, tid, comm) = (ended.tgid, ended.tid, ended.comm.clone());
             self.wait(
                 time_ns,
-                What::Sample(Unplaced { row, tgid, tid, kernel, user, snapshot, wait, field: None }),
+                What::Sample(Unplaced { row, tgid, tid, comm, kernel, user, snapshot, wait, field: None }),
             );
         }
     }
@@ -304,18 +303,18 @@ mod tests {
     /// Returns time, event, weight and whether there is a user stack, of each sample.
     fn samples(tracker: &mut Tracker) -> Vec<(u64, u8, u64, bool)> {
         tracker.settle(u64::MAX);
-        assert_eq!(tracker.samples.len(), tracker.waits.len(), "each sample has its row");
-        for (sample, wait) in tracker.samples.iter().zip(&tracker.waits) {
+        assert_eq!(tracker.file.samples.len(), tracker.file.waits.len(), "each sample has its row");
+        for (sample, wait) in tracker.file.samples.iter().zip(&tracker.file.waits) {
             assert_eq!(
                 (kept_ns(sample.time_ns), sample.event, sample.task),
                 (wait.time_ns, wait.event, wait.task)
             );
         }
         let names: std::collections::BTreeSet<_> =
-            tracker.waits.iter().map(|wait| (wait.time_ns, wait.task, wait.event)).collect();
-        assert_eq!(names.len(), tracker.waits.len(), "no two waits have one name");
+            tracker.file.waits.iter().map(|wait| (wait.time_ns, wait.task, wait.event)).collect();
+        assert_eq!(names.len(), tracker.file.waits.len(), "no two waits have one name");
         let row = |sample: &Sample| (sample.time_ns, sample.event, sample.weight, sample.user_stack != 0);
-        tracker.samples.drain(..).map(|sample| row(&sample)).collect()
+        tracker.file.samples.drain(..).map(|sample| row(&sample)).collect()
     }
 
     #[test]
@@ -325,7 +324,7 @@ mod tests {
         assert_eq!(samples(&mut tracker), [], "the stack has not come");
         stack(&mut tracker, 6_000, 7, 0x5000);
         assert_eq!(samples(&mut tracker), [(6_000, 1, 2_000, true), (6_000, 2, 10_000, true)]);
-        let [blocked, delay] = tracker.waits[..] else { panic!("two") };
+        let [blocked, delay] = tracker.file.waits[..] else { panic!("two") };
         assert_eq!((blocked.state, blocked.began_ns, blocked.ended_ns), (WaitState::SLEEPING, 2_000, 4_000));
         assert_eq!((delay.state, delay.began_ns, delay.ended_ns), (WaitState::RUNNABLE, 4_000, 5_000));
     }
@@ -350,11 +349,11 @@ mod tests {
         let mut tracker = tracker();
         wait(&mut tracker, 5_000, 7, false);
         assert_eq!(samples(&mut tracker).len(), 2, "the kernel said so");
-        tracker.waits.clear();
+        tracker.file.waits.clear();
         wait(&mut tracker, 5_000, 7, true);
         tracker.event(&Event::Exit { head: head(6_000), whole_group: false });
         assert_eq!(samples(&mut tracker).len(), 2, "the thread has ended");
-        tracker.waits.clear();
+        tracker.file.waits.clear();
         for number in 0..=MAX_DUE as u64 {
             wait(&mut tracker, 10_000 + number * 3_000, 7, true);
         }

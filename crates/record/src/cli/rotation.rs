@@ -1,0 +1,92 @@
+//! When a recording goes on in another file, on the command line: `10min`, `256M`, `10min,256M`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use icecore_text::quantity::size;
+
+use crate::settings::Rotate;
+
+const DAY: u64 = 24 * 60 * 60;
+const AGES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30 * DAY);
+const SIZES: RangeInclusive<u64> = 64 << 10..=1 << 40;
+
+/// Parses the value of `--rotate`.
+pub(super) fn parse(text: &str) -> Result<Rotate, String> {
+    let mut rotate = Rotate::default();
+    for part in text.split(',') {
+        let is_number = part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        match (long(part), size(part).ok()) {
+            _ if is_number => {
+                return Err("give a unit: a time such as 10min, or a size such as 256M".to_owned());
+            }
+            (Some(every), _) if rotate.every.is_none() => {
+                if !AGES.contains(&every) {
+                    return Err("a time must lie between 100ms and 30d".to_owned());
+                }
+                rotate.every = Some(every);
+            }
+            (None, Some(bytes)) if rotate.bytes.is_none() => {
+                if !SIZES.contains(&bytes) {
+                    return Err("a size must lie between 64K and 1T".to_owned());
+                }
+                rotate.bytes = Some(bytes);
+            }
+            (Some(_), _) | (_, Some(_)) => return Err("give at most one time and one size".to_owned()),
+            (None, None) => {
+                return Err(
+                    "expected a time such as 10min, a size such as 256M, or both: 10min,256M".to_owned()
+                );
+            }
+        }
+    }
+    Ok(rotate)
+}
+
+/// Parses the value of `--keep-for`.
+pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
+    long(text)
+        .filter(|age| *age >= *AGES.start())
+        .ok_or("expected a time of at least 100ms, such as 7d, 12h or 90min".into())
+}
+
+/// Parses a time with a unit.
+fn long(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 5] =
+        [("min", 60.0), ("h", 3_600.0), ("d", DAY as f64), ("ms", 0.001), ("s", 1.0)];
+    let (number, seconds) =
+        UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))?;
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotation_is_a_time_or_a_size_or_both() {
+        let rotate = |seconds, bytes| Ok(Rotate { every: Option::map(seconds, Duration::from_secs), bytes });
+        assert_eq!(parse("10min"), rotate(Some(600), None));
+        assert_eq!(parse("1s"), rotate(Some(1), None));
+        assert_eq!(parse("500ms"), parse("0.5s"));
+        assert_eq!(parse("1.5h"), rotate(Some(5_400), None));
+        assert_eq!(parse("256M"), rotate(None, Some(256 << 20)));
+        assert_eq!(parse("7d,64K"), rotate(Some(7 * DAY), Some(64 << 10)));
+        assert_eq!(parse("64K,7d"), parse("7d,64K"));
+        for wrong in
+            ["", "10", "10m,", "99ms", "31d", "63K", "2T", "1h,2h", "1M,2M", "x", "-1s", "nans", "infd"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_age_has_a_unit() {
+        assert_eq!(parse_age("7d"), Ok(Duration::from_secs(7 * DAY)));
+        assert_eq!(parse_age("90min"), Ok(Duration::from_secs(5_400)));
+        for wrong in ["", "7", "0.05s", "7w", "1e300d"] {
+            assert!(parse_age(wrong).is_err(), "{wrong}");
+        }
+    }
+}

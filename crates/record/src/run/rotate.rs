@@ -1,0 +1,339 @@
+//! The files of a recording: one, or with `--rotate` one after the other.
+//!
+//! ```text
+//! main     the file is old or large ─► asks ───────┐                ┌─► turn: session ─► tracker: old rows │ new rows
+//! files                                open the file, start its writer ─► ready
+//! writers                                                              old: names, receipt   new: session, batches
+//! ```
+//!
+//! Nothing waits for a file that is being opened, named or finished: the old one takes samples until the next one is there.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use icecore_format::records::{EndReason, ReceiptV1, SessionV1};
+use icecore_format::write::Writer;
+use icecore_text::quantity;
+
+use super::close::why_not;
+use super::{WAITING, join, spawn};
+use crate::cli::output::{Output, Series};
+use crate::cli::summary;
+use crate::kernel::sampler::Sampler;
+use crate::settings::{Options, Rotate};
+use crate::sys::rights::{self, Part};
+use crate::sys::{clock, usage};
+use crate::threads::chunk::Turn;
+use crate::threads::pump::Files;
+use crate::threads::store::{self, Closed, Ended, Shared, Stored, ToWriter};
+
+/// The most files that are being finished while another one is written. With so many, the next one begins later.
+const MAX_UNFINISHED: usize = 4;
+/// How often files are removed that are not to be kept.
+const PRUNE_EVERY: Duration = Duration::from_secs(10);
+/// How long the recorder goes on with the same file after the next one could not be opened.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// What the recorder has used up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    user_cpu_ns: u64,
+    kernel_cpu_ns: u64,
+    bpf_runs: u64,
+    bpf_ns: u64,
+}
+
+impl Spent {
+    /// Returns what it has used up to now.
+    pub(super) fn now(sampler: &Sampler<'_>) -> Self {
+        let (own, runs) = (usage::own(), sampler.runs());
+        let (user_cpu_ns, kernel_cpu_ns) = (own.user_cpu_ns, own.kernel_cpu_ns);
+        Self { user_cpu_ns, kernel_cpu_ns, bpf_runs: runs.count, bpf_ns: runs.ns }
+    }
+
+    /// Returns what of a receipt says what was used since an earlier moment.
+    pub(super) fn receipt_since(self, earlier: Self) -> ReceiptV1 {
+        ReceiptV1 {
+            exit_code: -1,
+            user_cpu_ns: self.user_cpu_ns.saturating_sub(earlier.user_cpu_ns),
+            kernel_cpu_ns: self.kernel_cpu_ns.saturating_sub(earlier.kernel_cpu_ns),
+            peak_rss_bytes: usage::own().peak_rss_bytes,
+            bpf_runs: self.bpf_runs.saturating_sub(earlier.bpf_runs),
+            bpf_ns: self.bpf_ns.saturating_sub(earlier.bpf_ns),
+            ..ReceiptV1::default()
+        }
+    }
+}
+
+/// The last file of a recording.
+#[derive(Debug)]
+pub(super) struct Last {
+    pub(super) stored: Stored,
+    pub(super) output: Arc<Output>,
+    /// What the recorder had used when it began.
+    pub(super) before: Spent,
+}
+
+/// A writer; the last one returns its file.
+type Handle<'scope> = ScopedJoinHandle<'scope, Option<(Stored, Arc<Output>)>>;
+
+/// A file that is open, and its writer. The file is removed if it has no turn.
+struct Next<'scope> {
+    output: Arc<Output>,
+    len_bytes: Arc<AtomicU64>,
+    messages: SyncSender<ToWriter>,
+    writer: Handle<'scope>,
+}
+
+/// What the writers of a recording share.
+#[derive(Clone, Copy)]
+struct Writers<'scope> {
+    shared: Shared<'scope>,
+    /// Files that are being finished.
+    unfinished: &'scope AtomicUsize,
+    quiet: bool,
+}
+
+/// The files of a recording.
+pub(super) struct Rotation<'scope> {
+    writers: Writers<'scope>,
+    rotate: Option<Rotate>,
+    /// The first block of all files but the first, whose times are those of its file.
+    session: RefCell<SessionV1>,
+    handles: RefCell<Vec<Handle<'scope>>>,
+    /// The length of the current file, as its writer tells it.
+    len_bytes: RefCell<Arc<AtomicU64>>,
+    /// When the next file is to begin by the clock.
+    due: Cell<Option<Instant>>,
+    /// The way to the thread that opens files, and its answers; `None` without `--rotate`.
+    opener: Option<(SyncSender<()>, Receiver<Option<Next<'scope>>>)>,
+    is_asked: Cell<bool>,
+    ready: RefCell<Option<Next<'scope>>>,
+    /// What the recorder had used when the current file began.
+    before: Cell<Spent>,
+}
+
+impl<'scope> Rotation<'scope> {
+    /// Begins with the first file, and returns the way to its writer.
+    ///
+    /// # Errors
+    /// If the kernel makes no thread.
+    pub(super) fn begin<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        options: &'scope Options,
+        shared: Shared<'scope>,
+        unfinished: &'scope AtomicUsize,
+    ) -> anyhow::Result<Self> {
+        let writers = Writers { shared, unfinished, quiet: options.quiet };
+        let opener = match options.rotate {
+            None => None,
+            Some(_) => {
+                let (ask, asked) = sync_channel(1);
+                let (answer, answers) = sync_channel(1);
+                let open = move || {
+                    rights::keep(Part::Files);
+                    open_files(scope, options, writers, &asked, &answer);
+                };
+                spawn(scope, "icecore-files", open)?;
+                Some((ask, answers))
+            }
+        };
+        Ok(Self {
+            writers,
+            rotate: options.rotate,
+            session: RefCell::default(),
+            handles: RefCell::default(),
+            len_bytes: RefCell::default(),
+            due: Cell::new(None),
+            opener,
+            is_asked: Cell::new(false),
+            ready: RefCell::default(),
+            before: Cell::default(),
+        })
+    }
+
+    /// Starts the writer of the first file, whose first block is written.
+    ///
+    /// # Errors
+    /// If the kernel makes no thread.
+    pub(super) fn first(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        output: Arc<Output>,
+        (writer, session): (Writer, SessionV1),
+        messages: Receiver<ToWriter>,
+    ) -> anyhow::Result<()> {
+        *self.session.borrow_mut() = session;
+        self.due.set(self.next_due());
+        let (name, part) = match self.rotate {
+            Some(_) => ("icecore-closer", Part::Closer),
+            None => ("icecore-writer", Part::Writer),
+        };
+        let (work, len_bytes) = (self.writers, Arc::clone(&self.len_bytes.borrow()));
+        let write = move || {
+            rights::keep(part);
+            work.write(output, writer, &messages, &len_bytes)
+        };
+        self.handles.borrow_mut().push(spawn(scope, name, write)?);
+        Ok(())
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.rotate.and_then(|rotate| Instant::now().checked_add(rotate.every?))
+    }
+
+    /// Waits for the writers, removes the files that are not to be kept, and returns the last one.
+    ///
+    /// # Errors
+    /// If one of them panicked.
+    pub(super) fn end(self, options: &Options) -> anyhow::Result<Last> {
+        // The thread that opens files ends.
+        drop(self.opener);
+        drop(self.ready);
+        let mut last = None;
+        for handle in self.handles.into_inner() {
+            last = join(handle)?.or(last);
+        }
+        prune(options);
+        let (stored, output) = last.expect("bug: no file is open at the end");
+        Ok(Last { stored, output, before: self.before.get() })
+    }
+}
+
+impl Files for Rotation<'_> {
+    fn is_due(&self) -> bool {
+        let (Some(rotate), Some((ask, answers))) = (self.rotate, &self.opener) else { return false };
+        if self.is_asked.get() {
+            match answers.try_recv() {
+                Ok(Some(next)) => *self.ready.borrow_mut() = Some(next),
+                Ok(None) => self.due.set(Instant::now().checked_add(TRY_AGAIN_AFTER)),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return false,
+            }
+            self.is_asked.set(false);
+            return self.ready.borrow().is_some();
+        }
+        let is_old = self.due.get().is_some_and(|due| Instant::now() >= due);
+        let bytes = self.len_bytes.borrow().load(Ordering::Relaxed);
+        let is_large = rotate.bytes.is_some_and(|most| bytes >= most);
+        let has_room = self.writers.unfinished.load(Ordering::Relaxed) < MAX_UNFINISHED;
+        self.is_asked.set((is_old || is_large) && has_room && ask.try_send(()).is_ok());
+        false
+    }
+
+    fn turn(&self, at_ns: u64, sampler: &Sampler<'_>, ring_high_water_bytes: u64) -> Turn {
+        let Next { output, len_bytes, messages, writer } = self.ready.take().expect("bug: no file is open");
+        output.keep().expect("bug: the file has another name already");
+        self.handles.borrow_mut().push(writer);
+        *self.len_bytes.borrow_mut() = len_bytes;
+        self.due.set(self.next_due());
+        let now = Spent::now(sampler);
+        let used = now.receipt_since(self.before.replace(now));
+        let end_reason = EndReason::ROTATED;
+        let spent = ReceiptV1 { end_ns: at_ns, end_reason, ring_high_water_bytes, ..used };
+        let ago_ns = clock::monotonic_ns().saturating_sub(at_ns);
+        let session = SessionV1 {
+            start_ns: at_ns,
+            start_unix_ns: clock::unix_ns().saturating_sub(ago_ns),
+            ..self.session.borrow().clone()
+        };
+        self.writers.unfinished.fetch_add(1, Ordering::Relaxed);
+        // There is room: it is the first message.
+        let _ = messages.try_send(ToWriter::Begin(Box::new(session)));
+        Turn { at_ns, spent, next: messages }
+    }
+}
+
+/// Opens a file and starts its writer whenever the main thread asks, and removes files that are not to be kept.
+fn open_files<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    options: &'scope Options,
+    writers: Writers<'scope>,
+    asked: &Receiver<()>,
+    answer: &SyncSender<Option<Next<'scope>>>,
+) {
+    let series = Series::of(options);
+    loop {
+        let is_asked = match asked.recv_timeout(PRUNE_EVERY) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        if is_asked {
+            let next = open(scope, &series, writers);
+            if let Err(error) = &next {
+                summary::tell(&format!("error: {error:#}; the recording goes on in the same file"));
+            }
+            if answer.send(next.ok()).is_err() {
+                break;
+            }
+        }
+        prune(options);
+    }
+}
+
+/// Removes the files that are not to be kept.
+fn prune(options: &Options) {
+    let removed = Series::of(options).prune(&options.keep, SystemTime::now());
+    for path in removed.iter().filter(|_| options.verbose) {
+        summary::tell(&format!("icecore-record: removed `{}` (--keep…)", path.display()));
+    }
+}
+
+fn open<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    series: &Series,
+    writers: Writers<'scope>,
+) -> anyhow::Result<Next<'scope>> {
+    let output = Arc::new(Output::File(series.create()?));
+    let writer = output.writer()?;
+    let (messages, received) = sync_channel(WAITING);
+    let len_bytes = Arc::<AtomicU64>::default();
+    let (own, own_len) = (Arc::clone(&output), Arc::clone(&len_bytes));
+    let write = move || {
+        rights::keep(Part::Closer);
+        writers.write(own, writer, &received, &own_len)
+    };
+    Ok(Next { output, len_bytes, messages, writer: spawn(scope, "icecore-closer", write)? })
+}
+
+impl Writers<'_> {
+    /// Writes a file; returns it if it is the last one.
+    fn write(
+        self,
+        output: Arc<Output>,
+        writer: Writer,
+        messages: &Receiver<ToWriter>,
+        len_bytes: &AtomicU64,
+    ) -> Option<(Stored, Arc<Output>)> {
+        match store::store(writer, messages, self.shared, len_bytes) {
+            Ended::Open(stored) => Some((stored, output)),
+            Ended::Closed(closed) => {
+                self.closed(&output, &closed);
+                self.unfinished.fetch_sub(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn closed(self, output: &Output, Closed { samples, lost, bytes }: &Closed) {
+        let settled = output.settle();
+        let called = output.called();
+        match bytes {
+            Ok(bytes) if !self.quiet => summary::tell(&format!(
+                "icecore-record: finished {called}: {}, {} lost, {}",
+                quantity::things(*samples, "sample"),
+                quantity::count(*lost),
+                quantity::bytes(*bytes)
+            )),
+            Ok(_) => {}
+            Err(error) => summary::tell(&format!("error: cannot write {called}: {}", why_not(error))),
+        }
+        if let Some(text) = settled.text(&called) {
+            summary::tell(&format!("icecore-record: {text}"));
+        }
+    }
+}
