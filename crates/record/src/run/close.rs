@@ -1,6 +1,5 @@
 //! Ends a recording: the receipt, the summary, and the exit code of the command.
 
-use std::io::ErrorKind;
 use std::process::Child;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use icecore_format::records::{Cause, ReceiptV1};
 use icecore_text::quantity;
 
 use super::FAILED;
+use super::disk::why_not;
 use super::rotate::{Last, Spent};
 use crate::cli::output::Settled;
 use crate::cli::summary::{self, Ended};
@@ -138,25 +138,4 @@ pub(super) fn close(
         }
     };
     Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
-}
-
-/// Explains why the recording could not be written, and what to do.
-pub(super) fn why_not(error: &icecore_format::Error) -> String {
-    match error {
-        icecore_format::Error::Io(io) => with_remedy(io),
-        other => other.to_string(),
-    }
-}
-
-/// Explains an error of the operating system while writing, and what to do.
-pub(super) fn with_remedy(error: &std::io::Error) -> String {
-    let remedy = match error.kind() {
-        ErrorKind::BrokenPipe => return "its reader closed the pipe, and recording ended there".to_owned(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free space there or name a file elsewhere with -o"
-        }
-        ErrorKind::FileTooLarge => "raise the limit with `ulimit -f`, or name a file elsewhere with -o",
-        _ => "the disk may be failing: name a file elsewhere with -o",
-    };
-    format!("{error}; {remedy}")
 }

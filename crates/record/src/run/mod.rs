@@ -5,6 +5,7 @@
 
 pub mod cache;
 mod close;
+mod disk;
 mod replaced;
 mod rotate;
 mod targets;
@@ -43,7 +44,8 @@ use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
 use crate::threads::store::Shared;
-use close::{End, close, with_remedy};
+use close::{End, close};
+use disk::with_remedy;
 use rotate::Rotation;
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.

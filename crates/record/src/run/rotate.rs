@@ -19,7 +19,7 @@ use icecore_format::records::{EndReason, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 use icecore_text::quantity;
 
-use super::close::why_not;
+use super::disk::why_not;
 use super::{WAITING, join, spawn};
 use crate::cli::output::{Output, Series};
 use crate::cli::summary;

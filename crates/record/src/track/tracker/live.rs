@@ -5,8 +5,6 @@ use std::sync::Arc;
 use icecore_format::records::{Change, Lifecycle};
 use rustc_hash::FxHashMap;
 
-use super::waiting::Name;
-
 /// The number of processes, and of threads in cgroups of their own, that are remembered, about 150 bytes each. The next file does not
 /// know the names and cgroups of further ones until they change.
 const MAX_LIVE: usize = 256 << 10;
@@ -20,6 +18,9 @@ pub(super) struct Live {
     /// Processes that have ended. They stay until the next events are settled, as their last samples may come after their end.
     ended: Vec<u32>,
 }
+
+/// A name of a task, or another text.
+pub(super) type Name = Box<[u8]>;
 
 /// The path of a cgroup; `None` if it is unknown.
 pub(super) type Path = Option<Arc<[u8]>>;

@@ -4,7 +4,8 @@ use icecore_elf::Avma;
 use icecore_format::records::{Change, Field, Lifecycle, Location, Mark, Origin, Sample, Wait, WalkEnd};
 
 use super::Tracker;
-use super::waiting::{FieldOf, Name, Unplaced, WaitOf, What};
+use super::live::Name;
+use super::waiting::{FieldOf, Unplaced, WaitOf, What};
 use crate::track::stacks::Exhausted;
 
 impl Tracker {

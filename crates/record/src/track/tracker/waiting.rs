@@ -6,13 +6,10 @@ use std::ops::Range;
 use icecore_elf::Avma;
 use icecore_format::records::{Change, FieldKind, Lifecycle, Mapping, Sample, Wait};
 
-use super::live::Path;
+use super::live::{Name, Path};
 use crate::kernel::wire::Reading;
 use crate::track::snapshots::Taken;
 use crate::track::spaces::Region;
-
-/// A name of a task, or another text.
-pub(super) type Name = Box<[u8]>;
 
 /// The events in the order in which they arrived.
 #[derive(Debug, Default)]

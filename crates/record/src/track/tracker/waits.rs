@@ -5,7 +5,8 @@ use icecore_elf::Avma;
 use icecore_format::records::{Sample, StackRepair, Wait, WaitFlags, WaitState, WalkEnd, WokenBy};
 use rustc_hash::FxHashMap;
 
-use super::waiting::{Name, Unplaced, WaitOf, Waker, What};
+use super::live::Name;
+use super::waiting::{Unplaced, WaitOf, Waker, What};
 use super::{SAMPLE_UNIT_NS, Tracker, kept_ns};
 use crate::kernel::wire::{self, Frames};
 use crate::track::snapshots::Taken;
