@@ -50,6 +50,7 @@ mod rights;
 mod rotation;
 mod running;
 mod secrets;
+mod service_manager;
 #[cfg(target_arch = "x86_64")]
 mod skips;
 mod steering;

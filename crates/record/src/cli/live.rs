@@ -37,6 +37,11 @@ impl<'a> Line<'a> {
         Self { counts, is_wanted, next: Cell::new(Instant::now()) }
     }
 
+    /// Returns what the line says now.
+    pub(crate) fn text(&self, phase: Phase) -> String {
+        text(phase, Instant::now(), self.counts.now())
+    }
+
     /// Writes the line if it is due.
     ///
     /// # Cost
@@ -53,7 +58,11 @@ impl<'a> Line<'a> {
         if let Some(width) = terminal::width() {
             // A full line would make the terminal begin another one.
             let room = usize::from(width).saturating_sub(1);
-            let text: String = text(phase, now, self.counts.now()).chars().take(room).collect();
+            let end = match phase {
+                Phase::Until(_) => "Ctrl-C ends the recording",
+                Phase::Since(_) => "Ctrl-C ends it",
+            };
+            let text: String = format!("{}; {end}", self.text(phase)).chars().take(room).collect();
             put(&text, true);
         }
     }
@@ -77,7 +86,7 @@ fn text(phase: Phase, now: Instant, counted: Counted) -> String {
     let since = match phase {
         Phase::Until(begin) => {
             let left = begin.saturating_duration_since(now).as_secs_f64();
-            return format!("sampling begins in {left:.1} s; Ctrl-C ends the recording");
+            return format!("sampling begins in {left:.1} s");
         }
         Phase::Since(begin) => now.saturating_duration_since(begin).as_secs_f64(),
     };
@@ -92,7 +101,7 @@ fn text(phase: Phase, now: Instant, counted: Counted) -> String {
         (samples, _) => format!("{} lost", things(samples, "sample")),
     };
     let (samples, file) = (things(counted.samples, "sample"), bytes(counted.file_bytes));
-    format!("recording {since:.1} s, {samples}, {lost}, {file}; Ctrl-C ends it")
+    format!("recording {since:.1} s, {samples}, {lost}, {file}")
 }
 
 #[cfg(test)]
@@ -108,13 +117,13 @@ mod tests {
             text(Phase::Since(begun), begun + Duration::from_millis(12_340), counted.clone())
         };
         let counted = Counted { samples: 45_678, file_bytes: 3_565_158, ..Counted::default() };
-        assert_eq!(at(&counted), "recording 12.3 s, 45,678 samples, nothing lost, 3.4 MiB; Ctrl-C ends it");
+        assert_eq!(at(&counted), "recording 12.3 s, 45,678 samples, nothing lost, 3.4 MiB");
         let other_losses = vec![(Cause::STACK_SHORTENED, 26), (Cause::RING_FULL_TASK, 5)];
         let others = Counted { other_losses, ..counted.clone() };
         let line = at(&others);
         assert!(line.contains(", no sample lost (but 26 stack_shortened, 5 ring_full_task), "), "{line}");
         assert!(at(&Counted { lost_samples: 1, ..others }).contains(", 1 sample lost, "));
         let waits = text(Phase::Until(begun + Duration::from_secs(3)), begun, counted);
-        assert_eq!(waits, "sampling begins in 3.0 s; Ctrl-C ends the recording");
+        assert_eq!(waits, "sampling begins in 3.0 s");
     }
 }

@@ -8,6 +8,7 @@ mod close;
 mod disk;
 mod replaced;
 mod rotate;
+mod service;
 mod targets;
 
 use std::cell::Cell;
@@ -47,6 +48,7 @@ use crate::threads::store::Shared;
 use close::{End, close};
 use disk::with_remedy;
 use rotate::Rotation;
+use service::Service;
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
 pub const FAILED: u8 = 2;
@@ -84,6 +86,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let keeper = Keeper::start().context("cannot start the process that reads files")?;
     usage::keep_freed_memory();
     usage::raise_max_files();
+    let service = Service::find(!options.command.is_empty());
     let mut notes = Vec::new();
     options.notes.iter().for_each(|note| warn(options, &mut notes, note.clone()));
     let mut storage = [const { MaybeUninit::uninit() }; WAYS];
@@ -191,7 +194,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             events: &events,
             looks: Looks::default(),
             files: options.rotate.is_some().then_some(&rotation),
-            show: &|phase| line.show(phase),
+            show: &|phase| {
+                line.show(phase);
+                service.alive(|| line.text(phase));
+            },
         };
         let mut seen = pump.look_around(&sampler, found)?;
         stop.check()?;
@@ -211,8 +217,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             command.into_iter().for_each(Started::end);
             return Err(error);
         }
+        service.ready();
         let pumped = pump.run(&mut sampler, (begin, seen, census), command.as_mut());
         live::remove();
+        service.stopping();
         let command = match (&pumped, command) {
             (Err(_), command) => {
                 command.into_iter().for_each(Started::end);
