@@ -300,7 +300,7 @@ class Part:
 
     def __init__(self):
         self.start_ns, self.start_unix_ns, self.events = 0, 0, []
-        self.settings, self.end = None, None
+        self.settings, self.end, self.host, self.boot_id, self.end_ns = None, None, "", "", None
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
@@ -312,6 +312,7 @@ class Part:
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(80)
+        self.host, self.boot_id = root.text(16), root.text(48)
         at, count = root.list(104)
         self.events = [root.text(at + 40 * event) for event in range(count)]
         self.settings = {
@@ -324,6 +325,7 @@ class Part:
         }
 
     def receipt(self, root):
+        self.end_ns = root.u64(0)
         self.end = {
             "end_reason": root.u16(132), "cut_from_ns": root.option(80), "cut_to_ns": root.option(96),
             "kept_samples": root.option(112),
@@ -736,8 +738,28 @@ def held(part, id):
     return [sp, anchor - not_copied, [[n, value(word, sp)] for n, word in registers.items()], words]
 
 
+def starts(parts):
+    """The start of each part on the clock that all of them share: FORMAT, "Sessions"."""
+    start = {id(part): part.start_unix_ns for part in parts}
+    boots = {}
+    for part in parts:
+        if part.host and part.boot_id and part.start_unix_ns:
+            boots.setdefault((part.host, part.boot_id), []).append(part)
+    for boot in boots.values():
+        boot.sort(key=lambda part: part.start_ns)
+        ahead, reach = boot[0].start_unix_ns - boot[0].start_ns, boot[0].start_ns
+        for part in boot:
+            if part.start_ns > reach + 50_000_000:
+                ahead = max(ahead, part.start_unix_ns - part.start_ns)
+            last = max((sample[0] for sample in part.samples), default=part.start_ns)
+            reach = max(reach, last if part.end_ns is None else part.end_ns)
+            start[id(part)] = part.start_ns + ahead
+    return start
+
+
 def samples(parts):
-    zero = min((part.start_unix_ns for part in parts), default=0)
+    start = starts(parts)
+    zero = min(start.values(), default=0)
     rows = []
     for part in parts:
         spaces, places = replay(part), cgroups(part)
@@ -746,7 +768,7 @@ def samples(parts):
             begun = [space for space in spaces.get(tgid, []) if space.begin <= time]
             space = begun[-1] if begun else None
             rows.append({
-                "time_ns": time - part.start_ns + part.start_unix_ns - zero,
+                "time_ns": time - part.start_ns + start[id(part)] - zero,
                 "tgid": tgid, "tid": tid, "comm": part.strings.get(comm, "?"), "cpu": cpu,
                 "cgroup": cgroup_at(part, places, tgid, tid, time),
                 "event": part.events[event] if event < len(part.events) else "?", "weight": weight,

@@ -2,6 +2,7 @@
 
 use crate::recording::filter::Filter;
 use crate::recording::load::Tables;
+use crate::recording::series;
 
 /// From when to when each session ran, on the common clock, cut to `--from` and `--to`; nothing of hosts that are
 /// not wanted.
@@ -70,6 +71,31 @@ impl Spans {
         let ran = self.spans.iter().filter(|(begin, end)| begin < end);
         ran.copied().reduce(widened).unwrap_or_default()
     }
+}
+
+/// Time in which nobody recorded a host, between sessions of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// The session after it.
+    pub part: u32,
+    /// Begin and end, ns on the common clock.
+    pub span_ns: (u64, u64),
+}
+
+/// Finds the time between sessions that nobody recorded, cut to `--from` and `--to`, in the order of time; none of hosts that are not
+/// wanted.
+pub fn unrecorded(tables: &Tables, filter: &Filter) -> Vec<Unrecorded> {
+    let (parts, zero_ns) = (&tables.parts, tables.parts.zero_ns());
+    let from_ns = filter.from.map_or(0, |from| zero_ns.saturating_add(from.ns));
+    let to_ns = filter.to.map_or(u64::MAX, |to| zero_ns.saturating_add(to.ns));
+    let gaps = series::gaps(&parts.runs()).into_iter().map(|gap| {
+        let next = parts.part(gap.before as u32);
+        let end_ns = next.time_ns(next.start_ns());
+        let begin_ns = end_ns.saturating_sub(gap.ns);
+        Unrecorded { part: next.number(), span_ns: (begin_ns.max(from_ns), end_ns.min(to_ns)) }
+    });
+    let wanted = |gap: &Unrecorded| filter.wants_host(|| &parts.part(gap.part).session.host);
+    gaps.filter(|gap| gap.span_ns.0 < gap.span_ns.1).filter(wanted).collect()
 }
 
 /// The length of the union of spans.

@@ -8,12 +8,13 @@
 //! ids        0 … end₀          base₁ … base₁ + end₁      base₂ …         base₁ = end₀ + 1
 //! a hole          end₀                base₁ + end₁                       for ids that no block of the part has
 //! processes  100               1 << 22 | 100             2 << 22 | 100   the kernel numbers them below 2²²
-//! times      on one clock: as far behind `zero_ns` as they were behind the earliest start of all sessions
+//! times      on one clock (`series`): as far behind `zero_ns` as they were behind the earliest start of all sessions
 //! ```
 //!
 //! A file with one session keeps all its numbers.
 
 mod clocks;
+mod placed;
 mod shift;
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,12 @@ pub struct Part {
     shift_ns: u64,
     /// Earliest time of a sample, on its own clock.
     first_sample_ns: Option<u64>,
+    /// Latest time of a sample, on its own clock.
+    last_sample_ns: Option<u64>,
+    /// The number of the first session of the same boot.
+    boot: u32,
+    /// The number of the first of the sessions that follow each other without a gap up to this one.
+    chain: u32,
     /// Position in [`Parts::events`] by own position; empty in a file with one session.
     event_of: Vec<u8>,
     is_alone: bool,
@@ -163,26 +170,6 @@ impl Parts {
                 |a: &EventV1, b: &EventV1| (&a.name, &a.unit, a.meaning) == (&b.name, &b.unit, b.meaning);
             let events = part.session.events.iter().map(|event| position(&mut self.events, event, same));
             part.event_of = events.map(|event| u8::try_from(event).unwrap_or(u8::MAX)).collect();
-        }
-    }
-
-    fn settle_clock(&mut self) {
-        let known = self.parts.iter().filter(|part| part.is_dated());
-        let start_unix_ns = known.map(|part| part.session.start_unix_ns).min();
-        if let [part] = &self.parts[..] {
-            (self.zero_ns, self.start_unix_ns) = (part.session.start_ns, part.session.start_unix_ns);
-            return;
-        }
-        self.start_unix_ns = start_unix_ns.unwrap_or(0);
-        self.zero_ns = self.parts.iter().map(Part::start_ns).max().unwrap_or(0);
-        for part in &mut self.parts {
-            // A session without a date begins with the earliest.
-            let late_ns = if part.is_dated() {
-                part.session.start_unix_ns.saturating_sub(self.start_unix_ns)
-            } else {
-                0
-            };
-            part.shift_ns = (self.zero_ns - part.start_ns()).saturating_add(late_ns);
         }
     }
 
@@ -291,7 +278,14 @@ fn position<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool
 
 impl Part {
     fn new(number: u32, first_sequence: u64) -> Self {
-        Self { number, first_sequence, next_sequence: first_sequence, ..Self::default() }
+        Self {
+            number,
+            first_sequence,
+            next_sequence: first_sequence,
+            boot: number,
+            chain: number,
+            ..Self::default()
+        }
     }
 
     /// Tells whether a block begins another session. A session whose first block is missing is told by what
@@ -313,6 +307,7 @@ impl Part {
             Block::Samples => {
                 let first = entry.header.first_ns;
                 self.first_sample_ns = Some(self.first_sample_ns.map_or(first, |ns| ns.min(first)));
+                self.last_sample_ns = self.last_sample_ns.max(Some(entry.header.last_ns));
             }
             _ => {}
         }
