@@ -17,7 +17,7 @@ use icecore_profile::stacks::hits::Selection;
 /// The counters of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// The number of its session.
+    /// The number of its session; of several the first.
     pub part: u32,
     /// Whose they are.
     pub of: Of,
@@ -25,6 +25,8 @@ pub struct Counted {
     pub born_ns: Option<u64>,
     /// When it ended, if that is in the recording.
     pub ended_ns: Option<u64>,
+    /// The ends of sessions behind which nobody recorded its host, in the order of time: no level holds for longer.
+    pub breaks_ns: Vec<u64>,
     /// Values by counter, each with its time, ns on the common clock, in the order of time.
     pub values: BTreeMap<Counter, Vec<(u64, u64)>>,
 }
@@ -51,11 +53,18 @@ pub enum Of {
 /// Identifies an owner: session, kind, number, and which of the processes that had this number.
 type Key = (u32, u8, u32, u64);
 
+/// Identifies a process of several sessions that follow each other without a gap: the first of these, and its number on its machine.
+type Ongoing = (u32, u32);
+
 /// Collects the counters that a selection admits, by owner: machines, processes, cgroups. Values before and after its times are
 /// there, too, because they say what happened in between.
+///
+/// Machines and cgroups of one boot are the same in all of its sessions. A process is the same in two sessions if there is no gap
+/// between these, and neither its end nor its fork: then nobody else can have got its number.
 pub fn counted(selection: &Selection<'_>) -> Vec<Counted> {
     let tables = selection.tables;
     let lives = Lives::new(tables);
+    let breaks_ns = breaks_ns(tables);
     let mut by_owner: BTreeMap<Key, Counted> = BTreeMap::new();
     for (part, row) in tables.counters.iter().filter(|(part, row)| selection.wants_owner(*part, row)) {
         let (kind, id, born_ns, ended_ns) = match row.owner {
@@ -67,11 +76,13 @@ pub fn counted(selection: &Selection<'_>) -> Vec<Counted> {
             Owner::Cgroup(path) => (2, path, None, None),
             Owner::Other(..) => continue,
         };
-        let counted = by_owner.entry((*part, kind, id, born_ns.unwrap_or(0))).or_insert_with(|| Counted {
-            part: *part,
+        let part = if kind == 0 { tables.parts.part(*part).boot() } else { *part };
+        let counted = by_owner.entry((part, kind, id, born_ns.unwrap_or(0))).or_insert_with(|| Counted {
+            part,
             of: Of::Machine,
             born_ns,
             ended_ns,
+            breaks_ns: breaks_ns.get(&tables.parts.part(part).boot()).cloned().unwrap_or_default(),
             values: BTreeMap::new(),
         });
         counted.values.entry(row.counter).or_default().push((row.time_ns, row.value));
@@ -79,24 +90,30 @@ pub fn counted(selection: &Selection<'_>) -> Vec<Counted> {
     let mut all = Vec::new();
     // Blocks may overlap in time, and a path may have had several ids.
     let mut paths: BTreeMap<(u32, String), usize> = BTreeMap::new();
-    for ((part, kind, id, _), mut counted) in by_owner {
-        match kind {
-            0 => {}
-            1 => counted.of = process(selection, id, &counted),
+    let mut ongoing: BTreeMap<Ongoing, usize> = BTreeMap::new();
+    for ((part, kind, id, _), mut counted) in in_time(by_owner, tables) {
+        let known = match kind {
+            0 => None,
+            1 => {
+                counted.of = process(selection, id, &counted);
+                let key = (tables.parts.part(part).chain(), tables.parts.pid(id));
+                let known = ongoing.insert(key, all.len()).filter(|_| counted.born_ns.is_none());
+                known.filter(|known| goes_on(&all[*known], part)).inspect(|known| {
+                    ongoing.insert(key, *known);
+                })
+            }
             _ => {
                 let path = tables.text(id).to_owned();
-                if let Some(position) = paths.get(&(part, path.clone())) {
-                    let same: &mut Counted = &mut all[*position];
-                    for (counter, values) in counted.values {
-                        same.values.entry(counter).or_default().extend(values);
-                    }
-                    continue;
-                }
-                paths.insert((part, path.clone()), all.len());
-                counted.of = Of::Cgroup { path };
+                counted.of = Of::Cgroup { path: path.clone() };
+                let key = (tables.parts.part(part).boot(), path);
+                let known = paths.get(&key).copied();
+                known.or_else(|| paths.insert(key, all.len()))
             }
+        };
+        match known {
+            Some(known) => all[known].absorb(counted),
+            None => all.push(counted),
         }
-        all.push(counted);
     }
     for counted in &mut all {
         for values in counted.values.values_mut() {
@@ -106,6 +123,38 @@ pub fn counted(selection: &Selection<'_>) -> Vec<Counted> {
     }
     all.sort_by_key(|counted| (!matches!(counted.of, Of::Machine), counted.part));
     all
+}
+
+/// Returns the ends of sessions behind which nobody recorded, by boot; nothing if there is one session, which all values are of.
+fn breaks_ns(tables: &Tables) -> BTreeMap<u32, Vec<u64>> {
+    let parts = &tables.parts;
+    let mut ends: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    if parts.len() > 1 {
+        for (part, run) in parts.iter().zip(parts.runs()) {
+            let end_ns = ends.entry((part.boot(), part.chain())).or_default();
+            *end_ns = (*end_ns).max(part.time_ns(run.end_ns));
+        }
+    }
+    let mut breaks: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    ends.into_iter().for_each(|((boot, _), end_ns)| breaks.entry(boot).or_default().push(end_ns));
+    breaks.values_mut().for_each(|of_boot| of_boot.sort_unstable());
+    breaks
+}
+
+/// Puts owners into the order of their sessions' starts.
+fn in_time(by_owner: BTreeMap<Key, Counted>, tables: &Tables) -> Vec<(Key, Counted)> {
+    let mut owners: Vec<(Key, Counted)> = by_owner.into_iter().collect();
+    let start_ns = |part: u32| {
+        let part = tables.parts.part(part);
+        part.time_ns(part.start_ns())
+    };
+    owners.sort_by_key(|((part, ..), _)| start_ns(*part));
+    owners
+}
+
+/// Returns true if a process that a session does not fork may be this one of an earlier session: it has not ended.
+fn goes_on(earlier: &Counted, part: u32) -> bool {
+    earlier.part != part && earlier.ended_ns.is_none()
 }
 
 /// Names a process as it was called at its last value.
@@ -155,6 +204,14 @@ impl Lives {
 }
 
 impl Counted {
+    /// Adds what a later session says of the same owner.
+    fn absorb(&mut self, later: Self) {
+        (self.of, self.ended_ns) = (later.of, later.ended_ns);
+        for (counter, values) in later.values {
+            self.values.entry(counter).or_default().extend(values);
+        }
+    }
+
     /// The largest value of a counter.
     pub fn most(&self, counter: Counter) -> Option<u64> {
         self.values.get(&counter)?.iter().map(|(_, value)| *value).max()
@@ -201,6 +258,8 @@ impl Counted {
         for (position, (from_ns, value)) in values.iter().enumerate() {
             let next_ns = values.get(position + 1).map(|(next_ns, _)| *next_ns);
             let to_ns = next_ns.or(self.ended_ns).unwrap_or(u64::MAX);
+            let broken = self.breaks_ns.partition_point(|end_ns| end_ns < from_ns);
+            let to_ns = self.breaks_ns.get(broken).map_or(to_ns, |end_ns| to_ns.min(*end_ns));
             buckets.add(*from_ns, to_ns, |overlap_ns| *value as f64 * overlap_ns);
         }
         buckets.means()
@@ -253,6 +312,7 @@ mod tests {
             of: Of::Machine,
             born_ns: None,
             ended_ns: None,
+            breaks_ns: Vec::new(),
             values: [(counter, values.to_vec())].into(),
         }
     }
@@ -286,6 +346,8 @@ mod tests {
         let ended = Counted { ended_ns: Some(5 * S / 2), ..one.clone() };
         assert_eq!(ended.in_buckets(Counter::MEMORY, &edges)[2..], [Some(300.0), None]);
         assert_eq!(one.most(Counter::MEMORY), Some(300));
+        let broken = Counted { breaks_ns: vec![S, 2 * S], ..one };
+        assert_eq!(broken.in_buckets(Counter::MEMORY, &edges), [Some(100.0), Some(300.0), None, None]);
     }
 
     #[test]

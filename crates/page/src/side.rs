@@ -220,7 +220,7 @@ fn threads(report: &Report<'_>, order: &[u32]) -> Vec<Value> {
     let parts = &loaded.tables.parts;
     let thread = |position: &u32| {
         let thread = &report.profile.threads[*position as usize];
-        let host = (parts.len() > 1).then(|| &parts.hosts()[parts.part(thread.part).host]);
+        let host = parts.host_among(thread.part);
         json!({
             "tgid": thread.tgid,
             "tid": thread.tid,
@@ -269,7 +269,7 @@ fn counters(report: &Report<'_>, begin_ns: u64, unit_ns: u64) -> Vec<Value> {
     let mut all = Vec::new();
     let parts = &report.loaded.tables.parts;
     for counted in counted(&report.loaded.selection()) {
-        let host = (parts.len() > 1).then(|| clean(parts.hosts()[parts.part(counted.part).host].as_bytes()));
+        let host = parts.host_among(counted.part).map(|host| clean(host.as_bytes()));
         let owner = match &counted.of {
             Of::Machine => json!(null),
             Of::Process { tgid, comm } => json!({ "tgid": tgid, "comm": clean(comm.as_bytes()) }),

@@ -66,6 +66,22 @@ impl Spans {
         self.sampled
     }
 
+    /// The time between sessions in which none ran, in the order of time, if it is longer than what touches.
+    pub fn between_ns(&self) -> Vec<(u64, u64)> {
+        let mut spans: Vec<(u64, u64)> =
+            self.spans.iter().copied().filter(|(begin, end)| begin < end).collect();
+        spans.sort_unstable();
+        let mut reach_ns = spans.first().map_or(0, |span| span.0);
+        let mut between = Vec::new();
+        for (begin, end) in spans {
+            if begin.saturating_sub(reach_ns) > series::TOUCHING_NS {
+                between.push((reach_ns, begin));
+            }
+            reach_ns = reach_ns.max(end);
+        }
+        between
+    }
+
     /// Begin of the earliest and end of the latest, ns on the common clock; nothing if no session took any time.
     pub fn hull_ns(&self) -> (u64, u64) {
         let ran = self.spans.iter().filter(|(begin, end)| begin < end);
@@ -195,6 +211,15 @@ mod tests {
         assert_eq!(together_ns(vec![(5, 10), (7, 12), (8, 9), (20, 21)]), 8);
         assert_eq!(together_ns(vec![]), 0);
         assert_eq!(together_ns(vec![(3, 3)]), 0);
+    }
+
+    #[test]
+    fn time_in_which_no_session_ran_is_between_them() {
+        const MS: u64 = 1_000_000;
+        let span = |begin: u64, end: u64| (begin * MS, end * MS);
+        let spans = vec![span(500, 600), span(0, 0), span(100, 200), span(110, 150), span(250, 300)];
+        assert_eq!(Spans { spans, sampled: (0, 0) }.between_ns(), [span(300, 500)]);
+        assert!(Spans { spans: vec![], sampled: (0, 0) }.between_ns().is_empty());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) struct Owners {
 /// A process, or a thread, under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub(super) struct OwnerName {
-    /// Present if there are several sessions.
+    /// Present if there are several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
     pub(super) tgid: u32,
@@ -33,7 +33,7 @@ impl Owners {
         let parts = &report.loaded.tables.parts;
         let mut keys = Interned::new();
         let key = |thread: &Thread| OwnerName {
-            host: (parts.len() > 1).then(|| parts.hosts()[parts.part(thread.part).host].clone()),
+            host: parts.host_among(thread.part).map(str::to_owned),
             tgid: thread.tgid,
             tid: (by == cli::Owner::Thread).then_some(thread.tid),
             comm: if by == cli::Owner::Thread { thread.comm.clone() } else { thread.process.clone() },

@@ -150,7 +150,7 @@ impl<'a> Lister<'a> {
         drop(if json {
             serde_json::to_writer(&mut *out, &row).map(|()| out.push(b'\n')).map_err(Into::into)
         } else {
-            row.text(event.map_or("", |event| &event.unit), parts.len() > 1, out)
+            row.text(event.map_or("", |event| &event.unit), parts.hosts().len() > 1, out)
         });
     }
 

@@ -1,6 +1,7 @@
 //! The most memory that processes had.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use icecore_format::records::Counter;
 use serde::Serialize;
@@ -17,7 +18,7 @@ const SHOWN: usize = 3;
 /// The most memory of a process.
 #[derive(Debug, Serialize)]
 pub(super) struct Peak {
-    /// Present if there are several sessions.
+    /// Present if there are several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
     tgid: u32,
@@ -37,7 +38,7 @@ pub(super) fn peaks(report: &Report<'_>) -> Vec<Peak> {
         let mark = counted.most(Counter::MEMORY_PEAK);
         let bytes = mark.max(counted.most(Counter::MEMORY))?;
         Some(Peak {
-            host: (parts.len() > 1).then(|| parts.hosts()[parts.part(counted.part).host].clone()),
+            host: parts.host_among(counted.part).map(str::to_owned),
             tgid: *tgid,
             comm: comm.clone(),
             bytes,
@@ -47,6 +48,9 @@ pub(super) fn peaks(report: &Report<'_>) -> Vec<Peak> {
     let mut peaks: Vec<Peak> = counted(&loaded.selection()).iter().filter_map(peak).collect();
     peaks.retain(|peak| peak.bytes > 0);
     peaks.sort_by_key(|peak| (Reverse(peak.bytes), peak.tgid));
+    // Behind a gap, nobody knows whether it is the same process: as in other views, one number and one name are one.
+    let mut known = HashSet::new();
+    peaks.retain(|peak| known.insert((peak.host.clone(), peak.tgid, peak.comm.clone())));
     peaks.truncate(PROCESSES);
     peaks
 }

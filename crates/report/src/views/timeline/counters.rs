@@ -18,7 +18,7 @@ use icecore_text::{Align, Page, Style, Table};
 pub(super) struct Owner {
     /// `machine`, `process` or `cgroup`.
     pub(super) owner: &'static str,
-    /// Present if there are several sessions.
+    /// Present if there are several hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ pub(super) fn owners(report: &Report<'_>, time: Buckets, most: usize) -> Vec<Own
     let kept = all.iter().enumerate().filter(|(position, _)| kept.contains(position));
     let mut owners: Vec<Owner> = kept
         .map(|(_, counted)| Owner {
-            host: (parts.len() > 1).then(|| parts.hosts()[parts.part(counted.part).host].clone()),
+            host: parts.host_among(counted.part).map(str::to_owned),
             ..Owner::new(counted, &edges)
         })
         .collect();

@@ -163,10 +163,10 @@ fn of_row(report: &Report<'_>, by: By, row: &ProfileRow) -> Subject {
 }
 
 impl Value {
-    /// Describes a subject by one key. It names hosts if there are several sessions.
+    /// Describes a subject by one key. It names hosts if there are several.
     pub(super) fn new(report: &Report<'_>, by: By, subject: &Subject, cgroup: Option<CgroupId>) -> Self {
         let parts = &report.loaded.tables.parts;
-        let host_name = |host: usize| (parts.len() > 1).then(|| parts.hosts()[host].clone());
+        let host_name = |host: usize| (parts.hosts().len() > 1).then(|| parts.hosts()[host].clone());
         let path = |id: CgroupId| report.loaded.cgroups.path(id).map(str::to_owned);
         let value =
             |name: &str, facts: Facts| Self { by: by.name(), name: name.to_owned(), image: None, facts };
