@@ -252,7 +252,7 @@ pub struct NoCodeRow {
 
 /// Says why instructions are missing, and how to get them.
 pub fn missing(code: &CodeParts, images: &[Identity], loaded: &Loaded<'_>) -> Vec<NoCodeRow> {
-    let file = word(&loaded.path.display().to_string());
+    let file = if loaded.is_of_several() { loaded.words() } else { word(&loaded.path.display().to_string()) };
     let row = |(image, why): &(u32, NoCode)| {
         let image = clean(images[*image as usize].path.as_bytes()).into_string();
         let remedy = match why {

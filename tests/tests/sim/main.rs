@@ -31,6 +31,7 @@ mod rooms;
 mod runtimes;
 mod serve;
 mod settings;
+mod several;
 mod site;
 mod stacks;
 mod tui;

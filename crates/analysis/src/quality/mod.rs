@@ -24,7 +24,6 @@ use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::Lost;
 use icecore_profile::stacks::calls::Impossible;
 use icecore_profile::stacks::repair::Suspects;
-use icecore_text::path::quoted;
 use icecore_text::quantity::ratio;
 use problems::{Facts, InStep, Limits, problems};
 
@@ -271,7 +270,7 @@ impl Quality {
             damage: report.loaded.tables.damage.len() as u64,
             endless: if report.loaded.recording.is_closed() { endless(report) } else { 0 },
             lost_blocks: count(report, Cause::BLOCKS_DAMAGED),
-            file: &quoted(report.loaded.path),
+            file: &report.loaded.words(),
         });
         let worst = |limits: Limits| {
             let own = problems.iter().filter(|problem| problem.limits == limits);
@@ -312,7 +311,7 @@ pub fn warning(report: &Report<'_>) -> Option<String> {
         Verdict::Misleading => "this data misleads",
         _ => "most names are missing",
     };
-    Some(format!("{what}: {first} (more: icecore-report health {})", quoted(report.loaded.path)))
+    Some(format!("{what}: {first} (more: icecore-report health {})", report.loaded.words()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! ```
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use icecore_format::block::Kind;
@@ -37,13 +37,19 @@ use crate::stacks::weigh::weigh;
 use crate::watch::{Unwatched, Watch};
 use icecore_symbolize::debuginfod::{self, Fetched, Wish, fetch};
 use icecore_symbolize::image::{Finder, Search};
+use icecore_text::path::quoted;
+
+/// The most files that a command line of a report names.
+const MOST_WORDS: usize = 8;
 
 /// A recording with its samples counted.
 pub struct Loaded<'a> {
     /// The recording.
     pub recording: &'a Recording,
-    /// Its path.
+    /// Its path, or what stands for the paths of several files that are read as one.
     pub path: &'a Path,
+    /// These files; empty if it is one.
+    files: &'a [PathBuf],
     /// Everything but samples.
     pub tables: Tables,
     /// Address spaces.
@@ -101,6 +107,34 @@ pub struct Report<'a> {
 }
 
 impl<'a> Loaded<'a> {
+    /// Names the files of which the recording was made for this report.
+    #[must_use]
+    pub fn of_files(self, files: &'a [PathBuf]) -> Self {
+        Self { files, ..self }
+    }
+
+    /// Returns the files that were read.
+    pub fn files(&self) -> Vec<&'a Path> {
+        match self.files {
+            [_, _, ..] => self.files.iter().map(PathBuf::as_path).collect(),
+            _ => vec![self.path],
+        }
+    }
+
+    /// Returns true if several files are read as one.
+    pub fn is_of_several(&self) -> bool {
+        self.files.len() > 1
+    }
+
+    /// Returns the files as words of a command line; `FILES` if they are too many for a line.
+    pub fn words(&self) -> String {
+        let files = self.files();
+        if files.len() > MOST_WORDS {
+            return "FILES".to_owned();
+        }
+        files.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
     /// Adds up what is lost.
     pub fn lost(&self) -> Lost {
         Lost::new(self.recording, &self.tables, &self.events)
@@ -177,6 +211,7 @@ impl<'a> Loaded<'a> {
         Self {
             recording,
             path,
+            files: &[],
             tables,
             spaces,
             cgroups,

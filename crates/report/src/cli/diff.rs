@@ -11,7 +11,7 @@ use icecore_analysis::compare::By as DiffBy;
 use icecore_profile::recording::filter::Moment;
 
 /// `diff`
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(override_usage = "icecore-report diff [OPTIONS] <BEFORE> <AFTER>\n       \
 icecore-report diff [OPTIONS] --before <FILE>... --after <FILE>...\n       \
 icecore-report diff [OPTIONS] <FILE> --slice <A..B> --against <C..D>")]
@@ -41,7 +41,7 @@ three and more on each side it measures how runs differ.
 
 Exit codes: 0 done; 1 a condition of --fail-on holds; 2 failed.")]
 pub struct Diff {
-    /// The recordings: before and after; or one, with --slice and --against
+    /// The recordings: before and after; or one, with --slice and --against; of a folder the newest
     #[arg(value_name = "FILE", num_args = 0..=2, conflicts_with_all = ["before", "after"], help_heading = "Arguments")]
     pub files: Vec<PathBuf>,
     /// Recordings of the side before

@@ -10,7 +10,7 @@ use super::{Lookup, Which, folder};
 
 /// `info`
 #[derive(Debug, Args)]
-#[command(override_usage = "icecore-report info [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report info [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report info demo.icecore
@@ -23,8 +23,9 @@ Use verify to check the rest of the file.")]
 // The search for files of images is needed only to show their sources.
 #[command(group = ArgGroup::new("looked_for").args(LOOKUP).multiple(true).requires("symbol_source"))]
 pub struct Info {
-    /// The recording; `-`: stdin [default: the newest *.icecore in this folder]
-    pub file: Option<PathBuf>,
+    /// The recording; several are shown as one, of a folder the newest; `-`: stdin [default: the newest *.icecore in this folder]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// List every block
     #[arg(long)]
     pub blocks: bool,

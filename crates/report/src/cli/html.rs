@@ -28,7 +28,7 @@ the recording has, that are proven to be what was compiled, or that lie below a 
 
 A page holds 10 million samples one by one. Of longer recordings it adds up neighbouring samples of the same stack, and says so.")]
 pub struct Html {
-    /// One recording, or two to compare; `-`: stdin
+    /// One recording, or two to compare; of a folder the newest; `-`: stdin
     #[arg(required = true, num_args = 1..=2, value_name = "FILE", help_heading = "Arguments")]
     pub files: Vec<PathBuf>,
     /// Where to write the page; `-`: stdout [default: the recording's name with .html]

@@ -23,7 +23,7 @@ gets the samples with addresses, and asks for names, source files and instructio
 Only this machine can connect (127.0.0.1), and only who knows the random token in the links gets an answer. Files are looked up \
 as by every other command; no request names a path that is opened. Ctrl-C ends the server.")]
 pub struct Serve {
-    /// One recording, or two to compare; `-`: stdin
+    /// One recording, or two to compare; of a folder the newest; `-`: stdin
     #[arg(required = true, num_args = 1..=2, value_name = "FILE", help_heading = "Arguments")]
     pub files: Vec<PathBuf>,
     /// The port of 127.0.0.1; 0: any that is free

@@ -11,12 +11,12 @@ use icecore_profile::recording::filter::{Cpus, Filter, Moment, Sides};
 use icecore_text::path::word;
 
 /// The recording, and which samples of it.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Source {
-    /// The recording; `-`: stdin [default: the newest *.icecore in this folder]
-    #[arg(help_heading = "Arguments")]
-    pub file: Option<PathBuf>,
+    /// The recording; several are shown as one, of a folder the newest; `-`: stdin [default: the newest *.icecore in this folder]
+    #[arg(help_heading = "Arguments", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// Which samples of it.
     #[command(flatten)]
     pub select: Select,

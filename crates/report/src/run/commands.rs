@@ -10,7 +10,7 @@ use crate::views::{self, Typed};
 #[derive(Debug, Parser)]
 #[command(name = "icecore-report", version, subcommand_negates_reqs = true, after_help = EXAMPLES)]
 #[command(
-    override_usage = "icecore-report [OPTIONS] [FILE]\n       icecore-report <COMMAND> [OPTIONS] [FILE]"
+    override_usage = "icecore-report [OPTIONS] [FILE]...\n       icecore-report <COMMAND> [OPTIONS] [FILE]..."
 )]
 pub(super) struct Cli {
     /// Options of every command.
@@ -28,6 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   icecore-report demo.icecore                             the first screen
   icecore-report                                          the same for the newest recording here
+  icecore-report rotated/                                 for the newest recording in a folder
+  icecore-report timeline rotated/r-20261130T1*.icecore   several recordings as one
   icecore-report top demo.icecore --comm rustc            the hottest functions of rustc
   icecore-report tree demo.icecore --callers --focus memcpy
   icecore-report html demo.icecore                        a page for a browser
@@ -68,7 +70,7 @@ commands! {
     /// The hottest functions, lines, images, processes, threads or cgroups
     Top: Typed<views::top::Args> => samples::show,
     /// The source lines and instructions of a function, with their samples
-    Annotate: Typed<views::annotate::Args> => samples::show,
+    Annotate: Typed<views::annotate::Args> => samples::annotate,
     /// Who calls whom, as an indented tree
     Tree: Typed<views::tree::Args> => samples::show,
     /// Explore a recording on the terminal: filters, tables, trees, time

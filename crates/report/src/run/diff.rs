@@ -7,6 +7,7 @@ use icecore_format::read::Recording;
 use serde_json::Value;
 
 use super::merged::Merged;
+use super::newest::newest_of;
 use super::page::{self, PagePart, PageWanted};
 use super::{Streams, emit, lookup, screen};
 use crate::base::output;
@@ -33,6 +34,7 @@ use icecore_text::quantity::{bytes, things};
 
 /// Compares recordings; returns the exit code.
 pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let options = &of_folders(options, global, streams)?;
     compared(options, global, streams, |view, compared, sided, streams| {
         if let Some(path) = options.output.as_ref().filter(|path| is_page(path)) {
             page(path, view, options, global, streams)?;
@@ -48,6 +50,15 @@ pub(super) fn diff(options: &Diff, global: &Global, streams: &mut Streams<'_>) -
         }
         Ok(u8::from(view.fails()))
     })
+}
+
+/// Replaces each folder by the newest recording in it.
+fn of_folders(options: &Diff, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<Diff> {
+    let mut options = options.clone();
+    for path in options.files.iter_mut().chain(&mut options.before).chain(&mut options.after) {
+        *path = newest_of(path, global, streams)?;
+    }
+    Ok(options)
 }
 
 fn is_page(path: &Path) -> bool {

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-use super::newest::named_or_newest;
+use super::merged::Opened;
 use super::{Streams, emit, lookup};
 use crate::cli::{self, Global};
 use crate::input;
@@ -12,9 +12,8 @@ use icecore_profile::recording::verify::verify as check;
 
 /// Says what is in a file.
 pub(super) fn info(options: &cli::Info, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let file = named_or_newest(options.file.as_deref(), global, streams)?;
-    let recording = input::open_by_index(&file)?;
-    let info = views::info::Info::new(&file, &recording, &outline(&recording));
+    let Opened { path, recording, .. } = Opened::by_index(&options.files, global, streams)?;
+    let info = views::info::Info::new(&path, &recording, &outline(&recording));
     let info = if options.sizes { info.with_sizes(&recording)? } else { info };
     let info = if options.symbol_source {
         let servers = lookup::servers(&options.lookup)?;

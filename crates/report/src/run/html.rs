@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
+use super::newest::named_or_newest;
 use super::page::{PagePart, PageWanted, content};
 use super::{Streams, diff, screen};
 use crate::base::output::{self, write_view};
@@ -30,14 +31,15 @@ pub(super) fn html(options: &Html, global: &Global, streams: &mut Streams<'_>) -
         bail!("cannot write both the page and JSON to stdout: name a file with -o");
     }
     let select = &options.select;
-    let path = options.output.clone().unwrap_or_else(|| default_name(&options.files[0], "html"));
-    let inputs: Vec<&Path> = options.files.iter().map(PathBuf::as_path).collect();
+    let files = named_or_newest(&options.files, global, streams)?;
+    let path = options.output.clone().unwrap_or_else(|| default_name(&files[0], "html"));
+    let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     if !to_stdout {
         // Refused now, and not after all the work.
         output::refuse(&path, options.force, &inputs)
             .with_context(|| format!("cannot create {}", shown(&path)))?;
     }
-    let compared = match &options.files[..] {
+    let compared = match &files[..] {
         [_] => None,
         files => Some(diff::document(files, select, global, streams)?),
     };

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use icecore_symbolize::image;
 use icecore_text::door::{Door, Kind};
 use serde::Serialize;
@@ -153,10 +153,10 @@ fn in_pool(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
 /// Runs a command; returns the exit code.
 fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
     let command = match (cli.command, cli.source) {
-        (Some(_), Source { file: Some(file), .. }) => {
+        (Some(_), Source { files, .. }) if !files.is_empty() => {
             return Err(anyhow!(
                 "cannot tell the command from the file `{}`: write options and file after the command",
-                file.display()
+                files[0].display()
             ));
         }
         (Some(_), Source { select, .. }) if !select.is_default() => {
@@ -164,13 +164,20 @@ fn execute(cli: Cli, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
         }
         (Some(command), _) => command,
         (None, source) => {
-            if let Some(meant) = source.file.as_deref().and_then(usage::lone_command) {
+            if let Some(meant) = usage::meant_command(&source.files) {
                 return Err(anyhow!("{meant}"));
             }
             Command::Summary(Typed { view: views::summary::Args, source })
         }
     };
     command.execute(&cli.global, streams)
+}
+
+/// Counts the words of a command line that are no options, as its command takes them; `None` if it cannot be read, or takes none.
+fn words(args: &[OsString]) -> Option<usize> {
+    let matches = Cli::command().try_get_matches_from(args).ok()?;
+    let (_, of_command) = matches.subcommand()?;
+    Some(of_command.try_get_raw("files").ok()??.len())
 }
 
 /// Runs a command line that another one stands for, also with the options of that one. The outer result says what cannot be read of it.

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
+use super::newest::named_or_newest;
 use super::page::{PagePart, PageWanted, with_page};
 use super::{Streams, diff};
 use crate::cli::{Global, Serve};
@@ -35,11 +36,12 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
         0 => "cannot open a socket on 127.0.0.1".to_owned(),
         port => format!("cannot open port {port} of 127.0.0.1: give another --port"),
     })?;
-    let compared = match &options.files[..] {
+    let files = named_or_newest(&options.files, global, streams)?;
+    let compared = match &files[..] {
         [_] => None,
         files => Some(diff::document(files, select, global, streams)?),
     };
-    let parts = options.files.iter().map(|path| PagePart { path, filter: select.filter() });
+    let parts = files.iter().map(|path| PagePart { path, filter: select.filter() });
     let parts: Vec<PagePart<'_>> = parts.collect();
     // The page asks for the code of the functions that the user looks at.
     let code = PageCode { functions: 0, source_dirs: options.source_dir.clone(), is_given_away: false };
@@ -47,10 +49,9 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
     with_page(&parts, select, wanted, global, streams, |mut page, sides, screen| {
         let samples = sides.iter().map(|side| side.report.profile.whole().samples).sum();
         let mut answers = Answers::new(&mut page, sides, &options.source_dir);
-        let serving =
-            Serving::new(&socket.url, &socket.shared, &options.profiler, options.files.len(), samples);
+        let serving = Serving::new(&socket.url, &socket.shared, &options.profiler, files.len(), samples);
         screen.emit(&serving, |page| {
-            let files: Vec<String> = options.files.iter().map(|file| shown(file)).collect();
+            let files: Vec<String> = files.iter().map(|file| shown(file)).collect();
             page.line(&format!(
                 "serving {}: {}; Ctrl-C ends it",
                 files.join(" → "),

@@ -1,7 +1,7 @@
 //! What is said about a command line that makes no sense.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -64,8 +64,33 @@ fn meant(word: &str) -> Option<String> {
     Some(format!("did you mean `{near}`?"))
 }
 
+/// Returns what files may be meant for of which one does not exist: the first for a command, another one for a command that must stand
+/// first.
+pub(super) fn meant_command(files: &[PathBuf]) -> Option<String> {
+    let (first, others) = files.split_first()?;
+    if others.is_empty() {
+        return lone_command(first);
+    }
+    let missing = |file: &PathBuf| {
+        let word = file.to_str().filter(|word| !word.contains(['/', '.']) && !file.exists())?;
+        Some(word.to_owned())
+    };
+    if let Some(word) = missing(first) {
+        let meant = of_others(&word).map(str::to_owned).or_else(|| meant(&word));
+        return Some(format!(
+            "there is no command `{word}`: {}",
+            meant.unwrap_or_else(|| "see --help".into())
+        ));
+    }
+    let is_command = |word: &String| Cli::command().get_subcommands().any(|it| it.get_name() == word);
+    let command = others.iter().filter_map(missing).find(is_command)?;
+    Some(format!(
+        "there is no file `{command}`: write the command before its files, icecore-report {command} …"
+    ))
+}
+
 /// Returns what a file that does not exist may be meant for: a command, given alone.
-pub(super) fn lone_command(file: &Path) -> Option<String> {
+fn lone_command(file: &Path) -> Option<String> {
     let word = file.to_str().filter(|word| !word.contains(['/', '.']) && !file.exists())?;
     let meant = meant(word).filter(|_| of_others(word).is_none())?;
     Some(format!("there is no file and no command `{word}`: {meant}"))
@@ -85,29 +110,40 @@ mod tests {
         text
     }
 
+    fn meant(words: &[&str]) -> Option<String> {
+        meant_command(&words.iter().map(PathBuf::from).collect::<Vec<_>>())
+    }
+
     #[test]
     fn a_misspelt_command_is_told_from_a_file() {
-        let topp = said(&["topp", "x.icecore"], false);
-        assert_eq!(topp, "error: there is no command `topp`: did you mean `top`?\n");
         assert_eq!(
-            said(&["frobnicate", "x"], false),
-            "error: there is no command `frobnicate`: see --help\n"
+            meant(&["topp", "x.icecore"]).as_deref(),
+            Some("there is no command `topp`: did you mean `top`?")
+        );
+        assert_eq!(
+            meant(&["frobnicate", "x"]).as_deref(),
+            Some("there is no command `frobnicate`: see --help")
         );
         for (word, command) in
             [("flme", "flame"), ("Tree", "tree"), ("healt", "health"), ("sumary", "summary")]
         {
-            let text = said(&[word, "x"], false);
-            assert!(text.ends_with(&format!("did you mean `{command}`?\n")), "{text}");
-            let alone = lone_command(Path::new(word)).expect("it is like a command");
+            let text = meant(&[word, "x", "y"]).expect("it is like a command");
+            assert!(text.ends_with(&format!("did you mean `{command}`?")), "{text}");
+            let alone = meant(&[word]).expect("it is like a command");
             assert!(alone.contains(&format!("`{word}`: did you mean `{command}`?")), "{alone}");
         }
-        assert_eq!(lone_command(Path::new("recording")), None);
-        assert_eq!(lone_command(Path::new("flme.icecore")), None);
-        assert!(said(&["flamegraph", "x"], false).ends_with("use `flame`\n"));
-        assert!(said(&["report", "x"], false).contains("icecore-report FILE"));
-        for line in [&["x.icecore", "y.icecore"][..], &["top", "x", "y"], &["top", "x", "--frob"]] {
+        assert_eq!((meant(&["recording"]), meant(&["flme.icecore"]), meant(&[])), (None, None, None));
+        assert!(meant(&["flamegraph", "x"]).is_some_and(|text| text.ends_with("use `flame`")));
+        assert!(meant(&["report", "x"]).is_some_and(|text| text.contains("icecore-report FILE")));
+        assert_eq!(meant(&["x.icecore", "y.icecore", "z"]), None);
+        assert!(meant(&["x.icecore", "top"]).is_some_and(|text| text.contains("write the command before")));
+        for line in [&["diff", "x", "y", "z"][..], &["top", "x", "--frob"], &["verify", "x", "y"]] {
             assert!(said(line, false).contains("unexpected argument"), "{line:?}");
         }
+        assert_eq!(
+            said(&["topp", "--frob"], false),
+            "error: there is no command `topp`: did you mean `top`?\n"
+        );
     }
 
     #[test]

@@ -25,8 +25,8 @@ use icecore_profile::stacks::locate::Locator;
 use icecore_symbolize::image::Finder;
 
 /// The arguments of `annotate`.
-#[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report annotate [OPTIONS] <FILE> <FUNCTION>")]
+#[derive(Debug, Clone, clap::Args)]
+#[command(override_usage = "icecore-report annotate [OPTIONS] <FILE>... <FUNCTION>")]
 #[command(after_help = "\
 Examples:
   icecore-report annotate demo.icecore hash_find          its lines and instructions
@@ -35,6 +35,9 @@ Examples:
   icecore-report annotate demo.icecore parse --whole | less -R
   icecore-report annotate demo.icecore parse --json | jq '.code[].instructions[] | select(.self>0)'
 
+FUNCTION is the last word: the exact name of a function, or a regular expression that matches one. Words before it are recordings, \
+which are shown as one.
+
 Self counts samples that hit a line or an instruction, total also those in what it calls. Code that was inlined at a line counts \
 there, and is listed below it. Instructions need the image, or a recording that has them (pack --code, record --embed all); they are in GAS syntax, as objdump \
 and perf write them.
@@ -42,9 +45,9 @@ and perf write them.
 A source file on this machine may be another version than was compiled. annotate says `proven` if it has the MD5 that the debug \
 information states (DWARF 5 of clang and rustc), takes no file with another MD5, and says `unchecked` otherwise.")]
 pub struct Args {
-    /// The function: its exact name, or a regular expression that matches one
-    // The file may be left out elsewhere, and clap wants no required argument behind an optional one.
-    #[arg(help_heading = "Arguments", index = 2)]
+    /// The function: the last word that is no option.
+    // Any number of files stands before it, and options may stand between them.
+    #[arg(skip)]
     pub function: Option<String>,
     /// Only functions of this image: its path, or the last part of it
     #[arg(long, value_name = "IMAGE")]

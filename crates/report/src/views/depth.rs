@@ -16,7 +16,7 @@ use rows::{GroupRow, InterpreterRow, RecursionRow};
 
 /// The arguments of `depth`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report depth [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report depth [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report depth demo.icecore

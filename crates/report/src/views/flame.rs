@@ -27,7 +27,7 @@ use icecore_text::quantity::{bytes, count, duration, things, utc};
 
 /// The arguments of `flame`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report flame [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report flame [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report flame demo.icecore                       writes demo.svg
@@ -206,7 +206,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
         screen.out.write_all(&content)?;
         return Ok(screen.out.flush()?);
     }
-    write_view(&path, options.force, &[report.loaded.path], &content)?;
+    write_view(&path, options.force, &report.loaded.files(), &content)?;
     let written = Written {
         schema: "icecore.flame/1",
         file: path.display().to_string(),

@@ -21,7 +21,7 @@ use icecore_text::shorten::{fitted, line};
 
 /// The arguments of `folded`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report folded [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report folded [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report folded demo.icecore > demo.folded

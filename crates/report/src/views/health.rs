@@ -22,7 +22,7 @@ use icecore_text::{Align, Page, Style, Table};
 
 /// The arguments of `health`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report health [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report health [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report health demo.icecore

@@ -31,7 +31,7 @@ use packages::Packages;
 
 /// The arguments of `missing`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report missing [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report missing [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report missing demo.icecore

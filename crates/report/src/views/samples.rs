@@ -22,7 +22,7 @@ use rows::Lister;
 
 /// The arguments of `samples`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report samples [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report samples [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report samples demo.icecore --pid 4711 --to 100ms

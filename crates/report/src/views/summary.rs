@@ -1,6 +1,7 @@
 //! `summary`: the first screen. It shows what the recording is, how good it is, and where time went.
 
 mod events;
+pub(super) mod gaps;
 mod memory;
 mod sessions;
 mod text;
@@ -31,7 +32,7 @@ use sessions::{alike, labels, notes};
 
 /// The arguments of `summary`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report summary [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report summary [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report summary demo.icecore
@@ -86,9 +87,18 @@ pub struct Summary {
     #[serde(flatten)]
     quality: Quality,
     hosts: Vec<String>,
+    /// The files that were read as one; empty if it is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<String>,
+    /// The time between the sessions of a host that nobody recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<gaps::GapRow>,
     /// All sessions; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions: Vec<sessions::SessionSummary>,
+    /// All sessions are of one machine, and were recorded by one command line.
+    #[serde(skip)]
+    are_of_one: bool,
     labels: BTreeMap<String, String>,
     filter: Option<String>,
     unit: String,
@@ -199,6 +209,15 @@ impl Summary {
             closed: loaded.recording.is_closed(),
             quality,
             hosts: tables.parts.hosts().to_vec(),
+            files: if loaded.is_of_several() {
+                loaded.files().into_iter().map(|path| path.display().to_string()).collect()
+            } else {
+                Vec::new()
+            },
+            gaps: gaps::GapRow::list(tables, &loaded.filter),
+            are_of_one: tables.parts.are_alike(|it| {
+                (it.kernel_release.clone(), it.arch.clone(), it.cpus.clone(), it.command_line.clone())
+            }),
             sessions,
             labels: labels(tables),
             filter: report.filtered.clone(),

@@ -9,6 +9,7 @@ mod text;
 
 use serde::Serialize;
 
+use super::summary::gaps::GapRow;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
 use found::ChangeRow;
@@ -22,7 +23,7 @@ use lines::{Line, RowSeries};
 
 /// The arguments of `timeline`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report timeline [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report timeline [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report timeline demo.icecore
@@ -148,6 +149,9 @@ pub struct Timeline {
     values: Vec<f64>,
     peak: f64,
     rows: Vec<Line>,
+    /// The time between the sessions of a host that nobody recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<GapRow>,
     /// Counters of machines, cgroups and of the processes that need most; empty if the recording has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counters: Vec<counters::Owner>,
@@ -250,7 +254,8 @@ impl Timeline {
                 format!("cannot draw a heat map of more than {most} hours: narrow it with --from and --to");
             return Err(Error::Refused(why));
         }
-        let (_, end_ns) = Spans::new(tables, &report.loaded.filter).hull_ns();
+        let spans = Spans::new(tables, &report.loaded.filter);
+        let (_, end_ns) = spans.hull_ns();
         let each = match options.resolution {
             Some(_) => 1,
             None => per_bucket(buckets(options, width)),
@@ -279,7 +284,8 @@ impl Timeline {
         let changes = if options.heatmap || changes_unknown.is_some() {
             Vec::new()
         } else {
-            found::changes(fine, &of_slices, &profile.measure.unit, &lines::searched(report, options, fine))
+            let searched = lines::searched(report, options, fine);
+            found::changes(fine, &of_slices, &profile.measure.unit, &searched, &spans.between_ns())
         };
         let sort = if options.sort == Sort::Own { "self" } else { "total" };
         Ok(Self {
@@ -302,6 +308,7 @@ impl Timeline {
             peak: peak(&values),
             values,
             rows: series.iter().map(|row| Line::new(row, shown, &profile.measure.unit, all)).collect(),
+            gaps: GapRow::list(tables, &report.loaded.filter),
             counters,
             heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.measure.unit)),
             change_resolution_s: fine.each_ns() as f64 / 1e9,

@@ -25,7 +25,7 @@ pub use by::By;
 
 /// The arguments of `top`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report top [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report top [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report top demo.icecore                         functions by self time

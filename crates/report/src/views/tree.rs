@@ -14,7 +14,7 @@ use icecore_text::{Page, Style};
 
 /// The arguments of `tree`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report tree [OPTIONS] [FILE]")]
+#[command(override_usage = "icecore-report tree [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report tree demo.icecore                            from main down to the leaves

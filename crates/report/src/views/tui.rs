@@ -39,7 +39,7 @@ use icecore_text::quantity::things;
 
 /// The arguments of `tui`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report tui [OPTIONS] <FILE>")]
+#[command(override_usage = "icecore-report tui [OPTIONS] [FILE]...")]
 #[command(after_help = "\
 Examples:
   icecore-report tui demo.icecore

@@ -135,7 +135,14 @@ fn once(
                 arguments.push(format!("--title={title}").into());
             }
             arguments.push(merged.path().as_os_str().to_owned());
+            let most = 1 + usize::from(function.is_some());
             arguments.extend(function.map(OsString::from));
+            // It would be shown as one more file.
+            if super::super::words(&arguments).is_some_and(|words| words > most) {
+                bail!(
+                    "the selection comes before the options; write `archive DIR {view} [SELECTION] [OPTIONS]`"
+                );
+            }
         }
         _ => bail!(
             "`{}` is no action on an archive, and no view: see icecore-report archive --help",

@@ -11,7 +11,7 @@ fn the_command_line_is_consistent() {
 fn a_file_alone_is_its_summary() {
     let cli =
         Cli::try_parse_from(["x", "--json", "a.icecore", "--pid", "1,2", "--pid", "3"]).expect("parses");
-    assert_eq!(cli.source.file, Some("a.icecore".into()));
+    assert_eq!(cli.source.files, ["a.icecore"].map(std::path::PathBuf::from));
     assert_eq!(cli.source.select.which.pid, [1, 2, 3]);
     assert!(cli.command.is_none() && cli.global.json);
 }

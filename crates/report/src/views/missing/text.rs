@@ -40,7 +40,7 @@ impl Missing {
         self.interpreters_text(page);
         if self.names.iter().chain(&self.lines).any(|row| row.build_id.is_some()) {
             page.gap();
-            let file = icecore_text::path::quoted(report.loaded.path);
+            let file = report.loaded.words();
             page.line(&format!(
                 "next: icecore-report {file} --debuginfod URL fetches by build-id; --symbols DIR finds what you bring"
             ));

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::{Cgroup, Process, Quality, Summary, Verdict, memory};
+use super::{Cgroup, Process, Quality, Summary, Verdict, gaps, memory};
 use crate::views::flame::file::default_name;
 use crate::views::{left_out, lost};
-use icecore_profile::named::pipeline::Report;
+use icecore_profile::named::pipeline::{Loaded, Report};
 use icecore_text::fit::cut;
 use icecore_text::name;
 use icecore_text::path::{command, quoted, shown};
@@ -63,9 +63,9 @@ impl Summary {
         if self.quality.verdict == Verdict::Good {
             self.what(detail, page);
             page.gap();
-            self.how_good(report.loaded.path, detail, page);
+            self.how_good(&report.loaded.words(), detail, page);
         } else {
-            self.how_good(report.loaded.path, detail, page);
+            self.how_good(&report.loaded.words(), detail, page);
             page.gap();
             self.what(detail, page);
         }
@@ -83,7 +83,7 @@ impl Summary {
             page.gap();
             costs.iter().for_each(|(label, text)| page.item(label, text));
         }
-        page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded.path)));
+        page.styled(Style::Dim, &format!("next: {}", self.next(report.loaded)));
     }
 
     fn what(&self, detail: Detail, page: &mut Page) {
@@ -101,7 +101,11 @@ impl Summary {
             page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
         } else {
             self.made(page);
-            if detail == Detail::All {
+            gaps::text(&self.gaps).into_iter().for_each(|gaps| page.item("gaps", &gaps));
+            if self.are_of_one {
+                let host = self.hosts.join(", ");
+                page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
+            } else if detail == Detail::All {
                 self.each_session(page);
             }
         }
@@ -161,7 +165,7 @@ impl Summary {
         parts.join(" · ")
     }
 
-    fn how_good(&self, file: &Path, detail: Detail, page: &mut Page) {
+    fn how_good(&self, file: &str, detail: Detail, page: &mut Page) {
         let Quality { verdict, problems, .. } = &self.quality;
         let style = match verdict {
             Verdict::Good => Style::Good,
@@ -180,7 +184,7 @@ impl Summary {
         let left_out: Vec<String> = left_out.into_iter().flatten().collect();
         if !left_out.is_empty() {
             let left_out = left_out.join(", ");
-            page.sentence(style, 2, &format!("{left_out}: icecore-report health {}", quoted(file)));
+            page.sentence(style, 2, &format!("{left_out}: icecore-report health {file}"));
         }
         if !self.closed && detail > Detail::Least {
             let text =
@@ -342,13 +346,17 @@ impl Summary {
         Some(parts.join(" · "))
     }
 
-    fn next(&self, file: &Path) -> String {
+    fn next(&self, loaded: &Loaded<'_>) -> String {
         if self.samples == 0 && !self.events_left_out.is_empty() {
             return "choose other events: those that are shown have no samples".to_owned();
         }
         if self.samples == 0 && self.samples_in_file > 0 {
             return "loosen the filters: none of the samples is left".to_owned();
         }
+        if loaded.is_of_several() {
+            return format!("icecore-report timeline {}", loaded.words());
+        }
+        let file = loaded.path;
         let page = default_name(file, "html");
         // The page of a recording that is called *.html needs another name.
         let page = if Some(page.as_os_str()) == file.file_name() { "page.html".into() } else { page };

@@ -41,13 +41,19 @@ pub(super) struct StretchRow {
     pub(super) to_s: f64,
 }
 
-/// Finds the changes of everything and of each row, in the order of time.
-pub(super) fn changes(fine: Buckets, of_slices: &[Amount], unit: &str, rows: &[RowSeries]) -> Vec<ChangeRow> {
+/// Finds the changes of everything and of each row, in the order of time. Slices of which a part is between sessions say nothing.
+pub(super) fn changes(
+    fine: Buckets,
+    of_slices: &[Amount],
+    unit: &str,
+    rows: &[RowSeries],
+    between_ns: &[(u64, u64)],
+) -> Vec<ChangeRow> {
     let whole: Vec<Amount> = of_slices.chunks(fine.each as usize).map(added).collect();
     let rule = Rule { false_alarms: FALSE_ALARMS / (rows.len() + 1) as f64, shortest: SHORTEST };
     let mut found: Vec<ChangeRow> = rows.par_iter().flat_map(|row| of_row(fine, &whole, row, rule)).collect();
     let all: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
-    found.extend(of_whole(fine, &fine.rates(&all, unit), rule));
+    found.extend(of_whole(fine, &fine.rates(&all, unit), rule, between_ns));
     found.sort_by(|a, b| {
         let size = |row: &ChangeRow| (row.after - row.before).abs();
         let time = a.time_s.total_cmp(&b.time_s);
@@ -122,13 +128,20 @@ fn p_of_levels(levels: [[f64; 2]; 2]) -> f64 {
 }
 
 /// Finds the changes of everything. The last slice may be too short to say anything.
-fn of_whole(fine: Buckets, rates: &[f64], rule: Rule) -> Vec<ChangeRow> {
+fn of_whole(fine: Buckets, rates: &[f64], rule: Rule, between_ns: &[(u64, u64)]) -> Vec<ChangeRow> {
     let last = rates.len().saturating_sub(1);
     let is_short = fine.begin_ns(rates.len()).saturating_sub(fine.begin_ns(last)) < fine.each_ns() / 2;
-    let rates = &rates[..if is_short { last } else { rates.len() }];
-    let found = changes_of(rates, None, rule);
+    let len = if is_short { last } else { rates.len() };
+    let is_between = |slice: usize| {
+        let (begin, end) = (fine.begin_ns(slice), fine.begin_ns(slice + 1));
+        between_ns.iter().any(|between| between.0 < end && begin < between.1)
+    };
+    let recorded: Vec<usize> = (0..len).filter(|slice| !is_between(*slice)).collect();
+    let values: Vec<f64> = recorded.iter().map(|slice| rates[*slice]).collect();
+    let found = changes_of(&values, None, rule);
     let row = |change: &Change| {
-        new(fine, &What::All, "rate", change, |position| position, (change.before.mean, change.after.mean))
+        let at = |position: usize| recorded.get(position).copied().unwrap_or(len);
+        new(fine, &What::All, "rate", change, at, (change.before.mean, change.after.mean))
     };
     found.iter().map(row).collect()
 }

@@ -5,6 +5,7 @@ use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
 use crate::views::owners::columns;
 use crate::views::preface;
+use crate::views::summary::gaps;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::chart::chart;
@@ -25,6 +26,9 @@ impl Timeline {
     /// Writes the page.
     pub fn text(&self, report: &Report<'_>, page: &mut Page) {
         preface(report, self.whole(), page);
+        if let Some(gaps) = gaps::text(&self.gaps) {
+            page.sentence(Style::Warn, 0, &gaps);
+        }
         let per = (self.bucket_count as usize).div_ceil(self.width as usize).max(1);
         if self.total_samples == 0 {
             page.gap();
@@ -120,7 +124,14 @@ impl Timeline {
         let least = sizes.get(CHANGES - 1).copied().unwrap_or_default();
         let shown: Vec<&ChangeRow> =
             self.changes.iter().filter(|row| size(row) >= least).take(CHANGES).collect();
-        let file = quoted(report.loaded.path);
+        let loaded = report.loaded;
+        let file = if loaded.is_of_several() {
+            let merge = format!("    icecore-report merge {} -o all.icecore    then:", loaded.words());
+            page.styled(Style::Dim, &merge);
+            "all.icecore".to_owned()
+        } else {
+            quoted(loaded.path)
+        };
         let explanation = |row: &ChangeRow| (row.slice, row.against, row.what.explained_by(self.sort));
         for rows in shown.chunk_by(|a, b| explanation(a) == explanation(b)) {
             for row in rows {
