@@ -2,14 +2,17 @@
 
 use std::process::ExitCode;
 
-use icecore_record::cli::{args, cache, check, summary};
-use icecore_record::run;
+use icecore_record::cli::{self, args, cache, check, summary};
+use icecore_record::{doctor, run};
 
 fn main() -> ExitCode {
-    let ended = match cache::parse(std::env::args_os()) {
-        Some(args) => args.map(|args| run::cache::cache(&args)),
-        None => args::parse(std::env::args_os())
-            .map(|args| check::options(args).and_then(|options| run::record(&options))),
+    let line = std::env::args_os;
+    let ended = if let Some(args) = cache::parse(line()) {
+        args.map(|args| run::cache::cache(&args))
+    } else if let Some(args) = cli::doctor::parse(line()) {
+        args.map(|args| doctor::doctor(&args))
+    } else {
+        args::parse(line()).map(|args| check::options(args).and_then(|options| run::record(&options)))
     };
     let ended = match ended {
         Ok(ended) => ended,

@@ -14,6 +14,7 @@ mod crash;
 mod debug_files;
 mod depth;
 mod diff;
+mod doctor;
 mod embed;
 mod embed_files;
 mod fields;

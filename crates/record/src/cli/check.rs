@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,6 +11,7 @@ use super::args::{self, Args};
 use super::probes::{self, Common};
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
+use crate::proc::namespace::{self, Kind};
 use crate::settings::{Destination, Keep, OffCpu, Options, Target, Unwind};
 use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
@@ -171,11 +172,8 @@ fn check_terminal(output: &Destination) -> anyhow::Result<()> {
 
 /// Checks that `/proc` uses the ids of the first PID namespace, as the kernel does.
 fn check_namespace() -> anyhow::Result<()> {
-    /// The inode of the first PID namespace, whatever the kernel (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
-    const FIRST: u64 = 0xEFFF_FFFC;
-    let namespace = std::fs::metadata("/proc/self/ns/pid").context("cannot read `/proc/self/ns/pid`")?;
     ensure!(
-        namespace.ino() == FIRST,
+        namespace::is_first(Kind::Pid).context("cannot read `/proc/self/ns/pid`")?,
         "cannot record from inside a PID namespace: run on the host, or in a container with the host's (--pid=host)"
     );
     Ok(())

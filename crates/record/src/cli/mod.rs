@@ -3,6 +3,7 @@
 pub mod args;
 pub mod cache;
 pub mod check;
+pub mod doctor;
 mod event;
 pub(crate) mod live;
 pub(crate) mod output;

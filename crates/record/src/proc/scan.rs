@@ -46,6 +46,11 @@ pub(crate) fn status_numbers(status: &[u8], name: &str) -> impl Iterator<Item = 
     words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
 }
 
+/// Reads a field of `/proc/PID/status` that is a set of numbered bits: capabilities, signals.
+pub(crate) fn status_set(status: &[u8], name: &str) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(status_text(status, name)?).ok()?, 16).ok()
+}
+
 fn status_text<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut lines = status.split(|&b| b == b'\n');
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
@@ -134,5 +139,6 @@ mod tests {
         assert!(comm_of(u32::MAX).is_empty());
         assert_eq!(status_field(b"Name:\t\xc3\nTgid:\t17\n", "Tgid"), Some(17));
         assert_eq!(status_field(b"Tgid:\tmany", "Tgid"), None);
+        assert_eq!(status_set(b"Name:\tx\nCapEff:\t000001ffffffffff\n", "CapEff"), Some(0x1ff_ffff_ffff));
     }
 }

@@ -54,8 +54,6 @@ use service::Service;
 pub const FAILED: u8 = 2;
 /// The number of chunks, and of batches, that may wait between two threads.
 pub const WAITING: usize = 2;
-/// The number of files that must be open at one time while the recorder looks at processes and their files.
-const FILES_NEEDED: usize = 64;
 /// The note about the period of a timer.
 const VARIED: &str = "sampling intervals are jittered: every 8 samples, or 8 ms, each CPU gets another one, from a half to one and a half of the \
      period, so that no program runs in step with them";
@@ -122,10 +120,11 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     replaced::check(&events, keeper.door())?;
     let output = Arc::new(Output::create(options)?);
     let spare = usage::spare_files();
-    if spare < FILES_NEEDED {
+    if spare < usage::FILES_NEEDED {
         let note = format!(
-            "{spare} more files may be open here, and {FILES_NEEDED} are needed: names of functions may be missing; raise the \
-             limit with `ulimit -n`"
+            "{spare} more files may be open here, and {} are needed: names of functions may be missing; raise the \
+             limit with `ulimit -n`",
+            usage::FILES_NEEDED
         );
         warn(options, &mut notes, note);
     }

@@ -5,6 +5,7 @@ pub mod clock;
 pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod perf;
+pub(crate) mod place;
 pub(crate) mod poll;
 pub(crate) mod probes;
 pub(crate) mod pty;

@@ -17,7 +17,7 @@ pub(crate) struct Tracefs {
     root: PathBuf,
     events: PathBuf,
     /// A mount that only this process sees, and that ends with the handle.
-    _own: Option<OwnedFd>,
+    own: Option<OwnedFd>,
 }
 
 /// Where a field lies in what a tracepoint reports.
@@ -81,7 +81,12 @@ impl Tracefs {
     }
 
     fn at(root: PathBuf, own: Option<OwnedFd>) -> Self {
-        Self { events: root.join("events"), root, _own: own }
+        Self { events: root.join("events"), root, own }
+    }
+
+    /// Returns true if it was not mounted, and only this process sees it now.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Returns the folder in which the kernel's files of tracing lie.

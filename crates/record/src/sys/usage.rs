@@ -56,6 +56,9 @@ pub(crate) fn page_bytes() -> u32 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
 }
 
+/// The number of files that must be open at one time while the recorder looks at processes and their files.
+pub(crate) const FILES_NEEDED: usize = 64;
+
 /// Returns how many files this process may have open.
 pub(crate) fn max_files() -> usize {
     file_limit().map_or(0, |limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))

@@ -391,6 +391,11 @@ fn bind_calls(
     Ok(numbers)
 }
 
+/// Returns true if probes whose threads can be preempted in them (in programs, `fentry`, `fexit`) do not harm this kernel.
+pub(crate) fn takes_preempted_probes() -> bool {
+    !is_kernel_since(STACKS_OF_CPUS) || is_kernel_since(KEPT_CPUS)
+}
+
 /// Returns how many programs may take a sample on a CPU at the same time.
 ///
 /// # Errors
@@ -407,7 +412,7 @@ fn lanes(events: &[Event], has_cookies: bool) -> anyhow::Result<u32> {
         matches!(event.source, Source::Probe { place: Place::User { .. }, .. }) || event.calling().is_some()
     };
     ensure!(
-        !events.iter().any(is_preempted) || !is_kernel_since(STACKS_OF_CPUS) || is_kernel_since(KEPT_CPUS),
+        !events.iter().any(is_preempted) || takes_preempted_probes(),
         "cannot record probes in programs, fentry and fexit: on Linux 6.13 and 6.14 threads that are preempted in one can crash the kernel; record on another kernel"
     );
     let has_cookie =
@@ -482,9 +487,16 @@ fn kernel_limit(name: &str) -> u32 {
     text.trim().parse().unwrap_or(u32::MAX)
 }
 
+/// The types of the kernel, by which programs find its fields.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Returns true if the kernel describes its types.
+pub(crate) fn has_btf() -> bool {
+    Path::new(BTF).exists()
+}
+
 fn check_btf() -> anyhow::Result<()> {
-    const BTF: &str = "/sys/kernel/btf/vmlinux";
-    if Path::new(BTF).exists() {
+    if has_btf() {
         return Ok(());
     }
     bail!(

@@ -31,6 +31,7 @@ use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{MAX_TRUSTED, OfGo, OfInterpreters, SentPages, Trusted};
 pub use load::WAYS;
+pub(crate) use load::{has_btf, takes_preempted_probes};
 pub(crate) use tables::{Chunk, MAX_CHUNKS, MAX_TABLES, Table, Tables, bytes_of};
 
 /// The most refused instructions that a note names.
@@ -518,7 +519,7 @@ fn missed_by_kprobe(link: &Link) -> u64 {
     if let PerfEventType::Kprobe { missed, .. } = event.event_type { missed } else { 0 }
 }
 
-fn is_kernel_since(version: (u32, u32)) -> bool {
+pub(crate) fn is_kernel_since(version: (u32, u32)) -> bool {
     let release = perf::sysctl("osrelease");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version

@@ -274,7 +274,10 @@ fn memory_is_bounded_and_what_was_forgotten_is_written_again() {
         snapshots.note(tid, space, &of_words(sp, &words));
         assert!(snapshots.before_parts <= COMPARED_PARTS);
     }
-    assert_eq!(snapshots.before_parts, snapshots.before.values().map(|before| before.held.len()).sum());
+    assert_eq!(
+        snapshots.before_parts,
+        snapshots.before.values().map(|before| before.held.len()).sum::<usize>()
+    );
     let last = snapshots.note(0, space, &of_words(sp, &words));
     assert!(snapshots.waiting_bytes() > 0);
     written.add(&mut snapshots);
