@@ -34,6 +34,7 @@ mod jit_lines;
 #[cfg(target_arch = "x86_64")]
 mod made;
 mod mounts;
+mod named;
 mod neighbours;
 mod node;
 mod own_output;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
+use clap::ArgGroup;
 use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
@@ -24,11 +25,13 @@ use crate::skeleton::types::limits;
     name = "icecore-record",
     version,
     max_term_width = 100,
+    group = ArgGroup::new("processes").multiple(true),
     after_help = "\
 Examples:
   icecore-record make -j8                    a command and its children
   icecore-record -a -d 10                    the whole machine for ten seconds
   icecore-record -p $(pidof postgres) -d 30  processes and their new children
+  icecore-record --name 'postgres*' -d 30    processes of this name
   icecore-record --cgroup /system.slice/nginx.service -d 30
   icecore-record -a -F 999 -K -C 0,2-3       kernel mode, three CPUs, 999 Hz
   icecore-record --delay 5 -d 10 ./server    skip the first 5 s, sample 10 s
@@ -58,11 +61,18 @@ pub struct Args {
     pub all: bool,
 
     /// Record these processes and the children that they fork from now on
-    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all")]
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', num_args = 1.., conflicts_with = "all", group = "processes")]
     pub pids: Vec<u32>,
 
-    /// With -p, also record the children that these processes have already, and theirs
-    #[arg(long, requires = "pids")]
+    /// Record the processes that have this name when recording begins, and the children that they fork from then on; * and ? match parts
+    /// of names; may be repeated, also beside -p. Names are those of `ps -e`; where they have 15 bytes, those of the files that they begin.
+    /// A process that gets the name later is recorded only as a child of these: for others record a --cgroup, or -a, and choose with
+    /// icecore-report --comm
+    #[arg(long = "name", value_name = "PATTERN", conflicts_with_all = ["all", "tids"], group = "processes")]
+    pub names: Vec<String>,
+
+    /// With -p and --name, also record the children that these processes have already, and theirs
+    #[arg(long, requires = "processes")]
     pub children: bool,
 
     /// Record these threads only
@@ -71,7 +81,7 @@ pub struct Args {
 
     /// Record the processes of this cgroup (v2) and of those below it, such as /system.slice/x.service; may be repeated (with a
     /// command: while it runs)
-    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "pids", "tids"])]
+    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "processes", "tids"])]
     pub cgroups: Vec<String>,
 
     /// Sample this event; may be repeated [default: cycles, or cpu-clock on machines without counters]. Events: perf's names
@@ -226,7 +236,7 @@ pub struct Args {
 
     /// The command to record, with its arguments; it starts when the recorder is ready. Options of icecore-record come before it, and
     /// `--` may separate them
-    #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["pids", "tids"])]
+    #[arg(trailing_var_arg = true, value_name = "CMD", conflicts_with_all = ["processes", "tids"])]
     pub command: Vec<OsString>,
 }
 
@@ -432,6 +442,15 @@ mod tests {
     }
 
     #[test]
+    fn names_may_be_repeated_and_stand_beside_pids() {
+        let args =
+            Args::try_parse_from(["icecore-record", "--name", "a*", "-p", "1", "--name", "b", "--children"]);
+        let args = args.expect("both are processes");
+        assert_eq!((args.names, args.pids), (vec!["a*".to_owned(), "b".to_owned()], vec![1]));
+        assert!(Args::try_parse_from(["icecore-record", "--name", "a", "--children"]).is_ok());
+    }
+
+    #[test]
     fn a_command_needs_no_dashes_and_keeps_its_options() {
         for line in [&["-F", "99", "ls", "-a", "--", "-F"][..], &["-F", "99", "--", "ls", "-a", "--", "-F"]] {
             let args = Args::try_parse_from([&["icecore-record"], line].concat()).expect("a command");
@@ -511,6 +530,11 @@ mod tests {
             &["--label", "x"],
             &["-d", "-1"],
             &["-p", "1", "--", "ls"],
+            &["--name", "x", "--", "ls"],
+            &["--name", "x", "-a"],
+            &["--name", "x", "-t", "1"],
+            &["--name", "x", "--cgroup", "/"],
+            &["-a", "--children"],
             &["-a", "--cgroup", "/"],
             &["-t", "1", "--cgroup", "/"],
         ] {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 
 use super::args::{self, Args};
+use super::named;
 use super::probes::{self, Common};
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
@@ -28,12 +29,12 @@ const MAX_CGROUPS: usize = limits::MAX_TARGET_CGROUPS.0 as usize;
 /// Turns the command line into the options of a recording.
 ///
 /// # Errors
-/// If there is no target, a process or thread does not exist, a CPU is not online, or the command
+/// If there is no target, a process or thread does not exist, no process has a name, a CPU is not online, or the command
 /// or an event cannot be found.
 pub fn options(args: Args) -> anyhow::Result<Options> {
-    let target = if args.all {
+    let mut target = if args.all {
         Target::System
-    } else if !args.pids.is_empty() {
+    } else if !args.pids.is_empty() || !args.names.is_empty() {
         Target::Processes(args.pids)
     } else if !args.tids.is_empty() {
         Target::Threads(args.tids)
@@ -42,7 +43,9 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     } else if !args.command.is_empty() {
         Target::Command
     } else {
-        bail!("nothing to record: give -a, -p PID, -t TID, --cgroup PATH or a command (see --help)");
+        bail!(
+            "nothing to record: give -a, -p PID, --name PATTERN, -t TID, --cgroup PATH or a command (see --help)"
+        );
     };
     let output = match args.output {
         None => Destination::NewFile,
@@ -56,6 +59,11 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     check_terminal(&output)?;
     check_namespace()?;
     check_exist(&target)?;
+    if let Target::Processes(ids) = &mut target {
+        let named = named::find(&args.names)?;
+        let more: Vec<u32> = named.into_iter().filter(|id| !ids.contains(id)).collect();
+        ids.extend(more);
+    }
     if let Some(program) = args.command.first() {
         check_program(Path::new(program))?;
     }
@@ -93,6 +101,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
     let (events, notes) = probes::find(&args.events, common)?;
     Ok(Options {
         target,
+        names: args.names,
         children: args.children,
         command: args.command,
         events,

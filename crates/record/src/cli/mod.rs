@@ -6,6 +6,7 @@ pub mod check;
 pub mod doctor;
 mod event;
 pub(crate) mod live;
+pub(crate) mod named;
 pub(crate) mod output;
 mod probes;
 mod rotation;

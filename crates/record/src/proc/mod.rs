@@ -5,5 +5,6 @@ pub(crate) mod counters;
 pub mod cpus;
 pub mod kallsyms;
 pub mod maps;
+pub(crate) mod named;
 pub(crate) mod namespace;
 pub mod scan;

@@ -144,6 +144,19 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     }
     let mut targets = targets::add(&sampler, &options.target, paused.as_ref())?;
     sampler.arm_tasks()?;
+    let named = match &mut targets {
+        Some(tgids) => targets::add_named(&sampler, &options.names, tgids)?,
+        None => None,
+    };
+    let with_named;
+    let options = match named {
+        Some((target, note)) => {
+            warn(options, &mut notes, note);
+            with_named = Options { target, ..options.clone() };
+            &with_named
+        }
+        None => options,
+    };
     targets::forget_the_dead(&sampler, &options.target);
     let children = match (&options.target, &mut targets) {
         (Target::Processes(_), Some(tgids)) if options.children => targets::add_children(&sampler, tgids)?,

@@ -4,7 +4,9 @@ use anyhow::bail;
 use icecore_text::quantity::things;
 use rustc_hash::FxHashSet;
 
+use crate::cli::named as cli_named;
 use crate::kernel::sampler::Sampler;
+use crate::proc::named::{self, Named};
 use crate::proc::scan;
 use crate::settings::Target;
 use crate::sys::child::Paused;
@@ -38,6 +40,28 @@ pub(super) fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
     if let Target::Processes(ids) | Target::Threads(ids) = target {
         ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
     }
+}
+
+/// Adds the processes to the targets that have got one of the names since the command line was checked. Returns the target with all that are
+/// there now, and a note on those that have the names; `None` if no names were typed.
+pub(super) fn add_named(
+    sampler: &Sampler<'_>,
+    names: &[String],
+    tgids: &mut FxHashSet<u32>,
+) -> anyhow::Result<Option<(Target, String)>> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let others = named::others();
+    let chosen: Vec<&Named> = cli_named::matching(&others, names).collect();
+    for process in &chosen {
+        if tgids.insert(process.tgid) {
+            sampler.add_process(process.tgid)?;
+        }
+    }
+    let mut all: Vec<u32> = tgids.iter().copied().collect();
+    all.sort_unstable();
+    Ok(Some((Target::Processes(all), cli_named::note(&chosen))))
 }
 
 /// Adds the processes to the targets that descend from them, and returns how many. The programs that report forks run already: children

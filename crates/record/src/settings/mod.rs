@@ -150,6 +150,8 @@ pub(crate) struct WaitEvents {
 pub struct Options {
     /// Whom to sample.
     pub target: Target,
+    /// Patterns of names: the processes that have one when recording begins are targets, too.
+    pub names: Vec<String>,
     /// Also record the processes that descend from the targets already.
     pub children: bool,
     /// The command to run, program first; empty if there is none.
