@@ -25,7 +25,7 @@
 //! | `frame_pointers` | which processes keep frame pointers, by the unwind tables of their code |
 //! | `threads` | what the three threads do: pump, digest, store |
 //! | [`cli`] | what the user sees: command line, output file, first block, summary |
-//! | [`doctor`] | what this machine, its kernel and this user give to a recording, and what they do not |
+//! | [`doctor`] | what this machine, its kernel and this user offer to a recording, and what is missing |
 //! | [`run`] | one recording from start to end; what recorders keep on disk |
 //!
 //! A room uses rooms above it in this list, and none below: docs/ARCHITECTURE.md, "Rooms". All are public, because fuzz targets and

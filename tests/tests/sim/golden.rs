@@ -387,6 +387,13 @@ fn the_pages_have_every_command() {
         let is_named = page.contains(&format!("`icecore-report {called}"));
         assert!(is_named, "docs/COMMANDS.md does not name `{command}`");
     }
+    // The recorder prints one document, too.
+    assert!(page.contains("`icecore-record doctor`"));
+    let keys = json.split_once("\n## `icecore.doctor/1`").expect("docs/JSON.md has its keys").1;
+    let keys = keys.split("\n## ").next().unwrap_or_default();
+    for key in ["verdict", "checks", "group", "name", "state", "found", "lacks", "remedy"] {
+        assert!(keys.contains(&format!("| `{key}` |")), "docs/JSON.md does not have `{key}` of `doctor`");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ Examples:
   icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
   icecore-record -a -F 19 --rotate 10min --keep-for 7d -o DIR/x.icecore
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
-  icecore-record doctor                      what lacks here, and how to mend it
+  icecore-record doctor                      what is missing here, and remedies
   icecore-record cache --clear               remove unwind tables that it keeps
   icecore-report FILE                        shows where time went
 

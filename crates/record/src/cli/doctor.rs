@@ -7,7 +7,7 @@ use super::args::parsed;
 /// The first argument of this command. `icecore-record -- doctor` records a program of this name.
 const NAME: &str = "doctor";
 
-/// Says what a recording of this machine by this user can have, what it lacks, and what mends that
+/// Says what this user can record on this machine, what is missing, and the command that mends it
 ///
 /// It loads the sampling programs and opens the events of a recording as `icecore-record -a --off-cpu` does, attaches none, and changes
 /// nothing. What is degraded or missing has two more lines: what a recording lacks because of it, and the remedy.

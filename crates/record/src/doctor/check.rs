@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// Nothing lacks because of it.
+    /// A recording lacks nothing because of it.
     Ok,
     /// It is there, and a recording lacks something all the same.
     Degraded,
@@ -33,7 +33,7 @@ pub(super) struct Check {
     pub(super) found: String,
     /// What a recording lacks; `None` if nothing.
     pub(super) lacks: Option<String>,
-    /// What to do about it; `None` if nothing lacks, or nothing can be done.
+    /// What to do about it; `None` if a recording lacks nothing, or nothing can be done.
     pub(super) remedy: Option<String>,
     /// There is no recording because of this.
     #[serde(skip)]
@@ -70,7 +70,7 @@ impl Check {
 pub(super) enum Verdict {
     /// The whole machine can be recorded with all features.
     Ok,
-    /// It can be recorded, and something lacks.
+    /// It can be recorded, and something is degraded or missing.
     Degraded,
     /// It cannot be recorded by this user.
     Impossible,

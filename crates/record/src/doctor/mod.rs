@@ -1,4 +1,4 @@
-//! What this machine, its kernel and this user give to a recording, and what mends what they do not.
+//! What this machine, its kernel and this user offer to a recording, and the remedies for what is missing.
 //!
 //! ```text
 //!  gather: /proc, /sys, a trial ──► facts ──► checks (pure) ──► verdict ──► page, or JSON

@@ -49,7 +49,7 @@ fn conclusion(checks: &[Check], verdict: Verdict) -> String {
     match verdict {
         Verdict::Ok => "verdict: ok. This user can record the whole machine with all features.".to_owned(),
         Verdict::Degraded => format!(
-            "verdict: degraded. This user can record the whole machine; {} of {} found something that lacks.",
+            "verdict: degraded. This user can record the whole machine; {} of {} found something degraded or missing.",
             lacking,
             things(checks.len() as u64, "check")
         ),
