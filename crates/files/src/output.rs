@@ -14,6 +14,14 @@ use crate::way::{follow, is_open, own};
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] with the link and the remedy; else those of the file system.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
+    target_of(path, "-o")
+}
+
+/// As [`target`], for a path that was typed after this option.
+///
+/// # Errors
+/// Those of [`target`].
+pub fn target_of(path: &Path, option: &str) -> io::Result<PathBuf> {
     follow(path, |step| {
         let owner = step.meta.uid();
         let is_agreed = owner == own() || owner == step.folder.uid();
@@ -22,7 +30,7 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
         }
         let link = step.path.display();
         let cause = format!(
-            "user {owner} has laid the symbolic link `{link}` into a folder of others: remove it, or name another file with -o"
+            "user {owner} has laid the symbolic link `{link}` into a folder of others: remove it, or name another file with {option}"
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, cause))
     })

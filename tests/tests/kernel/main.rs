@@ -40,6 +40,7 @@ mod node;
 mod own_output;
 mod pack;
 mod php;
+mod pidfile;
 mod pipes;
 mod places;
 mod probes;

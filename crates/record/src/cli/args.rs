@@ -221,6 +221,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "rotate", value_parser = rotation::parse_age)]
     pub keep_for: Option<std::time::Duration>,
 
+    /// Write the process id of the recorder into FILE once recording has begun (with --delay: once the recorder is ready), and remove FILE at
+    /// the end. A FILE whose recorder still runs is refused, a stale one is replaced
+    #[arg(long, value_name = "FILE")]
+    pub pidfile: Option<PathBuf>,
+
     /// Replace an existing file as soon as recording has begun. The new file belongs to the user who records and has mode 0600. A
     /// symbolic link stays: the file that it leads to is replaced
     #[arg(long)]

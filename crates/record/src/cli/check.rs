@@ -145,6 +145,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
             bytes: args.keep_bytes,
             age: args.keep_for,
         },
+        pidfile: args.pidfile,
         force: args.force,
         quiet: args.quiet,
         verbose: args.verbose,

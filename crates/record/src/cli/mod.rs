@@ -8,6 +8,7 @@ mod event;
 pub(crate) mod live;
 pub(crate) mod named;
 pub(crate) mod output;
+pub(crate) mod pidfile;
 mod probes;
 mod rotation;
 mod seconds;

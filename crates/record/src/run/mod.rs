@@ -28,6 +28,7 @@ use rustc_hash::FxHashSet;
 
 use crate::cli::live::{self, Line};
 use crate::cli::output::Output;
+use crate::cli::pidfile::Pidfile;
 use crate::cli::session;
 use crate::cli::summary;
 use crate::foreign::{Door, Keeper, Scan};
@@ -118,6 +119,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         warn(options, &mut notes, note);
     }
     replaced::check(&events, keeper.door())?;
+    let mut pidfile = options.pidfile.as_deref().map(Pidfile::planned).transpose()?;
     let output = Arc::new(Output::create(options)?);
     let spare = usage::spare_files();
     if spare < usage::FILES_NEEDED {
@@ -225,7 +227,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let program = options.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
         let started = paused.map(Paused::start).transpose();
         let mut command = started.with_context(|| format!("cannot run `{program}`"))?;
-        if let Err(error) = output.keep() {
+        let told = pidfile.as_mut().map_or(Ok(()), Pidfile::write);
+        if let Err(error) = told.and_then(|()| output.keep()) {
             command.into_iter().for_each(Started::end);
             return Err(error);
         }

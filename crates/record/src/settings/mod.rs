@@ -212,6 +212,8 @@ pub struct Options {
     pub rotate: Option<Rotate>,
     /// Which of these files stay.
     pub keep: Keep,
+    /// The file that has the process id of the recorder while it records.
+    pub pidfile: Option<PathBuf>,
     /// Replace an existing file.
     pub force: bool,
     /// Print only errors.

@@ -3,6 +3,7 @@
 pub(crate) mod child;
 pub mod clock;
 pub(crate) mod fork;
+pub(crate) mod leftover;
 pub(crate) mod memory;
 pub(crate) mod perf;
 pub(crate) mod place;

@@ -10,7 +10,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::sys::child::is_ignored;
-use crate::sys::pty;
+use crate::sys::{leftover, pty};
 
 /// Shows whether the user requested an end.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ impl Stop {
         };
         for signal in [SIGINT, SIGTERM] {
             pty::give_back_at(signal, Arc::clone(&stop.is_last))?;
+            leftover::remove_at(signal, Arc::clone(&stop.is_last))?;
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.is_last))?;
         }
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
