@@ -41,6 +41,10 @@ fn counters(facts: &Facts) -> Check {
             "unknown: this user may open no event",
             "until events can be opened, nobody knows whether the processor counts cycles",
         )
-        .mended_by("see `sampling events`".to_owned()),
+        .mended_by(match (&facts.programs, &facts.events) {
+            (None, _) => "see `PID namespace`".to_owned(),
+            (Some(_), None) => "see `sampling programs`".to_owned(),
+            (Some(_), Some(_)) => "see `sampling events`".to_owned(),
+        }),
     }
 }
