@@ -187,7 +187,8 @@ int BPF_PROG(on_mkdir_cgroup, struct cgroup *cgroup, const char *path)
 	bpf_get_current_comm(record->head.comm, COMM_LEN);
 	record->head.cgroup_id = BPF_CORE_READ(cgroup, kn, id);
 	bpf_probe_read_kernel_str(record->path, CGROUP_PATH_LEN, path);
-	bpf_ringbuf_submit(record, wakeup_flags());
+	/* It may be a target that was removed and is made again: the recorder looks at once. */
+	bpf_ringbuf_submit(record, target_mode == TARGET_CGROUPS ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
 }
 

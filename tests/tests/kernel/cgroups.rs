@@ -178,6 +178,33 @@ fn root_a_recording_of_a_cgroup_ends_when_the_cgroup_is_removed() {
 }
 
 #[test]
+fn root_a_cgroup_that_is_removed_and_made_again_is_sampled_again() {
+    let group = Group::new("restarts", &[]);
+    let options = [&RATE[..], &["-d", "6", "--cgroup", &group.path]].concat();
+    let first = group.run("", "shares");
+    let pids = std::cell::RefCell::new(vec![first.0.id()]);
+    let restart = || {
+        drop(first);
+        for _ in 0..3 {
+            wait_until("nobody is in it", || std::fs::remove_dir(&group.folder).is_ok());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::fs::create_dir(&group.folder).expect("root may make cgroups");
+            let next = group.run("", "shares");
+            pids.borrow_mut().push(next.0.id());
+            std::thread::sleep(std::time::Duration::from_millis(800));
+        }
+    };
+    let recorded = Recorded::meanwhile(&options, restart);
+    for pid in &pids.borrow()[1..] {
+        let samples = recorded.samples(&["--pid", &pid.to_string()]);
+        // It ran for 0.8 s.
+        assert!(samples.len() > 300, "{} samples", samples.len());
+        assert_eq!(cgroups(&samples), BTreeSet::from([group.path.clone()]));
+    }
+    assert_eq!(recorded.json("info", &[])["receipt"]["ended_by"][0], "duration");
+}
+
+#[test]
 fn root_a_cgroup_that_does_not_exist_is_refused_with_those_that_look_like_it() {
     let group = Group::new("alike", &["x"]);
     let dir = tempfile::tempdir().expect("a folder for temporary files");

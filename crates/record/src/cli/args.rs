@@ -80,7 +80,8 @@ pub struct Args {
     pub tids: Vec<u32>,
 
     /// Record the processes of this cgroup (v2) and of those below it, such as /system.slice/x.service; may be repeated (with a
-    /// command: while it runs)
+    /// command: while it runs). If the cgroup is removed and made again, as when a service restarts, the new one is recorded; the
+    /// recording ends when there was none for 10 s (with --rotate it waits)
     #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["all", "processes", "tids"])]
     pub cgroups: Vec<String>,
 

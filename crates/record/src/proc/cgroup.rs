@@ -58,11 +58,6 @@ impl Cgroup {
             format!("cannot sample the cgroup `{typed}`: there is none below `{}`; {alike}", mount.display())
         })
     }
-
-    /// Returns true if the cgroup still exists.
-    pub(crate) fn exists(&self) -> bool {
-        self.folder.exists()
-    }
 }
 
 /// Returns the names of cgroups that are similar to the typed one.

@@ -20,7 +20,7 @@ pub(super) fn add(
     let tgids: FxHashSet<u32> = match (target, paused) {
         (Target::System, _) => return Ok(None),
         (Target::Cgroups(cgroups), _) => {
-            (0..).zip(cgroups).try_for_each(|(number, cgroup)| sampler.add_cgroup(number, cgroup))?;
+            sampler.add_cgroups(cgroups)?;
             return Ok(None);
         }
         (Target::Processes(tgids), _) => tgids.iter().copied().collect(),

@@ -1,6 +1,6 @@
 //! Loads the BPF programs with the settings of a recording.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::{MaybeUninit, offset_of};
 use std::path::Path;
@@ -284,6 +284,7 @@ impl<'obj> Sampler<'obj> {
             notes: Vec::new(),
             missed_by_kprobes: 0,
             live: Cell::new(None),
+            followed: RefCell::default(),
             _run_counter: usage::count_bpf_runs(),
         })
     }

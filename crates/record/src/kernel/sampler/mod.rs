@@ -1,13 +1,13 @@
 //! The loaded BPF programs: attaches them and reads their counters.
 
+mod cgroups;
 mod in_targets;
 mod lists;
 mod load;
 mod tables;
 mod uprobes;
 
-use std::cell::Cell;
-use std::fs::File;
+use std::cell::{Cell, RefCell};
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 
@@ -18,10 +18,10 @@ use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
 };
 
+use self::cgroups::Followed;
 use self::in_targets::InTargets;
 use super::events::Opened;
 use crate::kernel::wire;
-use crate::proc::cgroup::Cgroup;
 use crate::proc::scan;
 use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::skeleton::IcecoreSkel;
@@ -85,6 +85,7 @@ pub struct Sampler<'obj> {
     missed_by_kprobes: u64,
     /// A target that was alive at the last check, to check first: where many targets end, most on the list have ended.
     live: Cell<Option<[u8; 4]>>,
+    followed: RefCell<Followed>,
     /// The kernel counts the runs of programs while this descriptor is open.
     _run_counter: Option<OwnedFd>,
 }
@@ -113,23 +114,14 @@ impl<'obj> Sampler<'obj> {
         let _ = self.skel.maps.target_tids.delete(&id.to_ne_bytes());
     }
 
-    /// Adds a cgroup to those whose tasks are sampled.
-    pub(crate) fn add_cgroup(&self, number: u32, cgroup: &Cgroup) -> anyhow::Result<()> {
-        let add = || {
-            let folder = File::open(&cgroup.folder)?;
-            let (map, fd) = (&self.skel.maps.target_cgroups, folder.as_raw_fd());
-            anyhow::Ok(map.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?)
-        };
-        add().with_context(|| format!("cannot sample the cgroup `{}`", cgroup.path))
-    }
-
     /// Adds a thread to those that are sampled.
     pub(crate) fn add_thread(&self, tid: u32) -> anyhow::Result<()> {
         let added = self.skel.maps.target_tids.update(&tid.to_ne_bytes(), &LIVE, MapFlags::ANY);
         added.with_context(|| format!("cannot follow thread {tid}"))
     }
 
-    /// Returns true if a recorded process (or thread, if threads are the target) is still alive.
+    /// Returns true if a recorded process (or thread, if threads are the target) is still alive; always for cgroups
+    /// ([`Sampler::follow_cgroups`]).
     pub(crate) fn has_targets(&self, target: &Target) -> bool {
         let has_live = |map: &dyn MapCore| {
             let is_live =
@@ -140,10 +132,9 @@ impl<'obj> Sampler<'obj> {
             self.live.get().is_some()
         };
         match target {
-            Target::System => true,
+            Target::System | Target::Cgroups(_) => true,
             Target::Processes(_) | Target::Command => has_live(&self.skel.maps.target_tgids),
             Target::Threads(_) => has_live(&self.skel.maps.target_tids),
-            Target::Cgroups(cgroups) => cgroups.iter().any(Cgroup::exists),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::foreign::Scan;
 use crate::kernel::census::Census;
 use crate::kernel::sampler::Sampler;
 use crate::kernel::sweep::Sweep;
-use crate::settings::{Event, Options};
+use crate::settings::{Event, Options, Target};
 use crate::sys::child::Started;
 use crate::sys::clock;
 use crate::sys::poll;
@@ -169,6 +169,12 @@ impl Pump<'_> {
                 poll::wait_for(&ring, left.min(look_in));
                 self.drain(sampler, &ring, &taken, &mut seen, Some(until));
                 (self.show)(Phase::Since(begun));
+                if let Target::Cgroups(cgroups) = &self.options.target
+                    && !sampler.follow_cgroups(cgroups)
+                    && self.files.is_none()
+                {
+                    break Reason::TargetsGone;
+                }
                 if let Some(files) = self.files.filter(|files| files.is_due()) {
                     sweep.look(true, &mut |record| keep(&taken, record));
                     seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
