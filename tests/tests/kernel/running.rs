@@ -59,11 +59,41 @@ fn root_a_duration_counts_from_the_end_of_the_delay() {
 }
 
 #[test]
+fn root_recorders_that_start_at_different_times_begin_together() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let start = |number: u32| {
+        let path = dir.path().join(format!("{number}.icecore"));
+        let mut recorder = record();
+        recorder.args(["-q", "-a", "-F", "997", "--at", "*/3s", "-d", "0.5", "-o"]).arg(&path);
+        (path, recorder.spawn().expect("the recorder runs"))
+    };
+    // The first may begin while the second is being started; then both begin anew.
+    let starts_of = || {
+        let first = start(1);
+        std::thread::sleep(Duration::from_millis(400));
+        [first, start(2)].map(|(path, mut recorder)| {
+            assert!(recorder.wait().expect("it ends").success());
+            let session = json("info", &path)["session"].clone();
+            let first_ns = json("summary", &path)["duration_s"].as_f64().expect("a number");
+            std::fs::remove_file(&path).expect("ours");
+            assert!((0.4..1.5).contains(&first_ns), "{first_ns}");
+            session["start_unix_ns"].as_u64().expect("a number")
+        })
+    };
+    let starts = (0..3).map(|_| starts_of()).find(|starts| starts[0] == starts[1]);
+    let [at, _] = starts.expect("two of the same moment");
+    assert_eq!(at % 3_000_000_000, 0, "{at}");
+}
+
+#[test]
 fn root_what_ends_during_the_delay_is_a_recording_without_samples() {
     let assert_empty = |path: &Path, output: &Output, code: i32| {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains("no samples: the recording ended before sampling began (--delay)"), "{said}");
+        assert!(
+            said.contains("no samples: the recording ended before sampling began (--delay, --at)"),
+            "{said}"
+        );
         assert_intact(path);
         let summary = json("summary", path);
         assert_eq!(

@@ -134,6 +134,11 @@ pub struct Args {
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds::parse_delay)]
     pub delay: Option<std::time::Duration>,
 
+    /// Start sampling when the time since 1970 (UTC) is next a multiple of TIME, such as */10s or */1min (at most a day): recorders on
+    /// several machines begin together
+    #[arg(long, value_name = "*/TIME", conflicts_with = "delay", value_parser = seconds::parse_multiple)]
+    pub at: Option<std::time::Duration>,
+
     /// Run the command as this user (name or number), with the user's groups, HOME, USER, LOGNAME and SHELL, in a session and on a terminal
     /// of its own; of the environment it keeps PATH, TERM, COLORTERM, DISPLAY, LANG, LANGUAGE, LS_COLORS and LC_…, and of the open files
     /// the first three; needs root. (--user is another option: -U)

@@ -13,7 +13,7 @@ use super::probes::{self, Common};
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::proc::namespace::{self, Kind};
-use crate::settings::{Destination, Keep, OffCpu, Options, Target, Unwind};
+use crate::settings::{Destination, Keep, OffCpu, Options, Start, Target, Unwind};
 use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
 use crate::sys::user::{self, User};
@@ -119,7 +119,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         counters: args.counters.0,
         max_event_rate: args.max_event_rate,
         run_as,
-        delay: args.delay,
+        start: args.delay.map(Start::After).or(args.at.map(Start::AtMultipleOf)),
         rate,
         duration: args.duration,
         user: common.user,

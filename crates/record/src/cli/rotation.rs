@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use icecore_text::quantity::size;
 
+use super::seconds::{DAY, long};
 use crate::settings::Rotate;
 
-const DAY: u64 = 24 * 60 * 60;
 const AGES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30 * DAY);
 const SIZES: RangeInclusive<u64> = 64 << 10..=1 << 40;
 
@@ -48,16 +48,6 @@ pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     long(text)
         .filter(|age| *age >= *AGES.start())
         .ok_or("expected a time of at least 100ms, such as 7d, 12h or 90min".into())
-}
-
-/// Parses a time with a unit.
-fn long(text: &str) -> Option<Duration> {
-    const UNITS: [(&str, f64); 5] =
-        [("min", 60.0), ("h", 3_600.0), ("d", DAY as f64), ("ms", 0.001), ("s", 1.0)];
-    let (number, seconds) =
-        UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))?;
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * seconds).ok()
 }
 
 #[cfg(test)]

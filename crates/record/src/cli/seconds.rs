@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-/// The longest delay: a day.
-const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A day, seconds.
+pub(super) const DAY: u64 = 24 * 60 * 60;
+/// The longest delay.
+const MAX_DELAY: Duration = Duration::from_secs(DAY);
 
 /// Parses a time of more than 0.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
@@ -24,6 +26,25 @@ pub(super) fn parse_delay(text: &str) -> Result<Duration, String> {
         delay if delay > MAX_DELAY => Err("must be at most a day, 86400 seconds".to_owned()),
         delay => Ok(delay),
     }
+}
+
+/// Parses a time with a unit.
+pub(super) fn long(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 5] =
+        [("min", 60.0), ("h", 3_600.0), ("d", DAY as f64), ("ms", 0.001), ("s", 1.0)];
+    let (number, seconds) =
+        UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))?;
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * seconds).ok()
+}
+
+/// Parses the value of `--at`.
+pub(super) fn parse_multiple(text: &str) -> Result<Duration, String> {
+    let every = text.strip_prefix("*/").and_then(long);
+    let range = Duration::from_millis(100)..=MAX_DELAY;
+    every
+        .filter(|every| range.contains(every))
+        .ok_or("expected */ and a time up to a day, such as */10s or */1min".into())
 }
 
 /// Parses the value of `--flush`.
@@ -74,6 +95,20 @@ mod tests {
         assert!(parse_delay("86401").is_err());
         assert_eq!(parse_flush("100ms"), Ok(Duration::from_millis(100)));
         assert!(parse_flush("99ms").is_err());
+    }
+
+    #[test]
+    fn recorders_begin_together_at_multiples_of_a_time() {
+        assert_eq!(parse_multiple("*/10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_multiple("*/1min"), Ok(Duration::from_secs(60)));
+        for wrong in ["10s", "*/", "*/10", "*/0s", "*/2d", "/10s", "* /10s"] {
+            assert!(parse_multiple(wrong).is_err(), "{wrong}");
+        }
+        let start = crate::settings::Start::AtMultipleOf(Duration::from_secs(10));
+        assert_eq!(
+            [0, 1, 19_000_000_000].map(|now| start.in_ns(now)),
+            [10_000_000_000, 9_999_999_999, 1_000_000_000]
+        );
     }
 
     #[test]

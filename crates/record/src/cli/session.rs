@@ -20,7 +20,8 @@ pub(crate) fn describe(
     notes: Vec<String>,
     missing_features: Vec<MissingFeature>,
 ) -> SessionV1 {
-    let delay_ns = options.delay.map_or(0, |delay| u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+    let unix_ns = clock::unix_ns();
+    let delay_ns = options.start.map_or(0, |start| start.in_ns(unix_ns));
     let (target, target_ids, target_cgroups) = target(&options.target);
     SessionV1 {
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
@@ -32,7 +33,7 @@ pub(crate) fn describe(
         boot_id: kernel("random/boot_id"),
         kernel_build_id: build_id::of_kernel().unwrap_or_default(),
         start_ns: clock::monotonic_ns().saturating_add(delay_ns),
-        start_unix_ns: clock::unix_ns().saturating_add(delay_ns),
+        start_unix_ns: unix_ns.saturating_add(delay_ns),
         cpus: options.cpus.clone(),
         page_bytes: crate::sys::usage::page_bytes(),
         target,

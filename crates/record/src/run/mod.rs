@@ -37,7 +37,7 @@ use crate::kernel::events::{self, Opened};
 use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
 use crate::proc::kallsyms;
 use crate::proc::scan;
-use crate::settings::{Event, Options, Target, Unwind};
+use crate::settings::{Event, Options, Start, Target, Unwind};
 use crate::sys::child::{Paused, Started};
 use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
@@ -113,10 +113,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if events.iter().any(|event| event.varied_period().is_some()) {
         notes.push(VARIED.to_owned());
     }
-    if let Some(delay) = options.delay {
-        let after = if options.command.is_empty() { "the recorder is ready" } else { "the command starts" };
-        let note = format!("sampling begins {} s after {after} (--delay)", delay.as_secs_f64());
-        warn(options, &mut notes, note);
+    if let Some(start) = options.start {
+        warn(options, &mut notes, note_on_start(options, start));
     }
     replaced::check(&events, keeper.door())?;
     let mut pidfile = options.pidfile.as_deref().map(Pidfile::planned).transpose()?;
@@ -302,6 +300,20 @@ fn note_on_stacks_of_waits(options: &Options, sampler: &Sampler<'_>) -> Option<S
     }
 }
 
+/// Says when sampling begins.
+fn note_on_start(options: &Options, start: Start) -> String {
+    match start {
+        Start::After(delay) => {
+            let after =
+                if options.command.is_empty() { "the recorder is ready" } else { "the command starts" };
+            format!("sampling begins {} s after {after} (--delay)", delay.as_secs_f64())
+        }
+        Start::AtMultipleOf(every) => {
+            format!("sampling begins when the time is next a multiple of {} s (--at)", every.as_secs_f64())
+        }
+    }
+}
+
 /// Says how user stacks are taken.
 fn note_on_stacks(options: &Options, sampler: &Sampler<'_>) -> String {
     let copied = "copied, unless all code of the process keeps frame pointers";
@@ -396,7 +408,7 @@ fn begin_file(
 ) -> anyhow::Result<(Writer, SessionV1, Begin)> {
     let mut writer = output.writer()?;
     let mut session = session::describe(options, events, notes, missing_features(options, sampler));
-    let begin = if options.delay.is_some() {
+    let begin = if options.start.is_some() {
         Begin::At(session.start_ns, opened)
     } else {
         sampler.arm_sampling(events, opened)?;

@@ -38,6 +38,26 @@ pub enum Destination {
     Stdout,
 }
 
+/// When sampling begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// So long after the command, or after the recorder is ready.
+    After(Duration),
+    /// When the time since 1970 is next a multiple of this, so that several machines begin together.
+    AtMultipleOf(Duration),
+}
+
+impl Start {
+    /// Returns how long that is from a moment, ns since 1970.
+    pub(crate) fn in_ns(self, unix_ns: u64) -> u64 {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self {
+            Self::After(delay) => ns(delay),
+            Self::AtMultipleOf(every) => ns(every) - unix_ns % ns(every).max(1),
+        }
+    }
+}
+
 /// When a recording goes on in another file: whatever comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotate {
@@ -170,8 +190,8 @@ pub struct Options {
     pub run_as: Option<User>,
     /// How often to sample counters that have no rate of their own.
     pub rate: Rate,
-    /// How long after the command, or after the recorder is ready, sampling begins; `None` if it begins before the command.
-    pub delay: Option<Duration>,
+    /// When sampling begins; `None` if it begins before the command.
+    pub start: Option<Start>,
     /// When to stop by itself, counted from the begin of sampling.
     pub duration: Option<Duration>,
     /// Sample user mode.

@@ -140,7 +140,7 @@ fn why_none(ended: &Ended<'_>) -> String {
     });
     let is_timed = period.is_some();
     match (ended.command_cpu, period) {
-        _ if !ended.has_begun => "the recording ended before sampling began (--delay)".to_owned(),
+        _ if !ended.has_begun => "the recording ended before sampling began (--delay, --at)".to_owned(),
         _ if ended.is_restricted => {
             "the target was not on one of these CPUs, in this mode, when a sample was due (-C, -U, -K)"
                 .to_owned()
