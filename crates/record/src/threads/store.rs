@@ -18,7 +18,7 @@ use crate::track::batch::Batch;
 pub enum ToWriter {
     /// The first block of a file that follows another one.
     Begin(Box<SessionV1>),
-    Batch(Batch),
+    Batch(Box<Batch>),
     /// The file has all of its samples; another writer gets the next ones.
     Close(Box<Close>),
 }

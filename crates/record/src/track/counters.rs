@@ -16,12 +16,19 @@ const MAX_ENDED: usize = 4 * MAX_PROCESSES;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     rows: Vec<CounterValue>,
-    /// Values of cgroups: the time, the path, and the values.
-    of_cgroups: Vec<(u64, Vec<u8>, Vec<(Counter, u64)>)>,
+    of_cgroups: Vec<OfCgroup>,
     /// Processes that have ended since the last reading.
     ended: Vec<Process>,
     /// How many of them were left out.
     left_out: u64,
+}
+
+/// What was read of a cgroup.
+#[derive(Debug)]
+struct OfCgroup {
+    time_ns: u64,
+    path: Vec<u8>,
+    values: Vec<(Counter, u64)>,
 }
 
 impl Counters {
@@ -39,7 +46,7 @@ impl Counters {
 
     /// Notes counters of a cgroup.
     pub(crate) fn of_cgroup(&mut self, time_ns: u64, path: &[u8], values: Vec<(Counter, u64)>) {
-        self.of_cgroups.push((time_ns, path.to_vec(), values));
+        self.of_cgroups.push(OfCgroup { time_ns, path: path.to_vec(), values });
     }
 
     /// Notes counters of the machine or a process.
@@ -63,7 +70,8 @@ impl Counters {
 
     /// Takes the rows up to a moment. `string` returns the id of a path in the file.
     pub(crate) fn take(&mut self, until_ns: u64, mut string: impl FnMut(&[u8]) -> u32) -> Vec<CounterValue> {
-        for (time_ns, path, values) in self.of_cgroups.extract_if(.., |(time_ns, ..)| *time_ns <= until_ns) {
+        for OfCgroup { time_ns, path, values } in self.of_cgroups.extract_if(.., |it| it.time_ns <= until_ns)
+        {
             let owner = Owner::Cgroup(string(&path));
             let row = |(counter, value)| CounterValue { time_ns, owner, counter, value };
             self.rows.extend(values.into_iter().map(row));

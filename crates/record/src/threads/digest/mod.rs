@@ -280,11 +280,11 @@ impl Digest {
 
     /// Settles all events up to a moment, in their files.
     fn settle(&mut self, until_ns: u64) {
-        while let Some(turn) = self.turns.pop_front_if(|turn| turn.at_ns <= until_ns) {
+        while let Some(turn) = self.turns.front().filter(|turn| turn.at_ns <= until_ns).cloned() {
             if !self.settle_in_file(turn.at_ns, until_ns == u64::MAX) {
-                self.turns.push_front(turn);
                 return;
             }
+            self.turns.pop_front();
             self.turn(turn);
         }
         self.settle_in_file(until_ns, until_ns == u64::MAX);
@@ -351,7 +351,7 @@ impl Digest {
         jit.extend(self.interpreters.take_rows(self.complete_until_ns));
         let batches = &self.batches;
         // The writer takes batches until this sender is dropped.
-        let mut put = |batch| _ = batches.send(ToWriter::Batch(batch));
+        let mut put = |batch| _ = batches.send(ToWriter::Batch(Box::new(batch)));
         put(batch);
         put_jit(self.tracker.file_mut(), &jit, &mut put);
     }
@@ -408,7 +408,7 @@ impl Digest {
             !(stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed))
         };
         let closing = self.closing(true);
-        let mut put = |batch| _ = self.batches.send(ToWriter::Batch(batch));
+        let mut put = |batch| _ = self.batches.send(ToWriter::Batch(Box::new(batch)));
         let mut embedded = closing.embed(embed, max_bytes, &mut put, &mut goes_on);
         stop.fetch_or(was_asked, Ordering::Relaxed);
         if refused.load(Ordering::Relaxed) {
