@@ -227,7 +227,10 @@ impl Files for Rotation<'_> {
     fn turn(&self, at_ns: u64, sampler: &Sampler<'_>, ring_high_water_bytes: u64) -> Turn {
         let Next { output, len_bytes, messages, writer } = self.ready.take().expect("bug: no file is open");
         output.keep().expect("bug: the file has another name already");
-        self.handles.borrow_mut().push(writer);
+        let mut handles = self.handles.borrow_mut();
+        // If one of them has panicked, the scope does as well.
+        handles.retain(|handle| !handle.is_finished());
+        handles.push(writer);
         *self.len_bytes.borrow_mut() = len_bytes;
         self.due.set(self.next_due());
         let now = Spent::now(sampler);
