@@ -312,7 +312,7 @@ class Part:
 
     def session(self, root):
         self.start_ns, self.start_unix_ns, self.mount_ns = root.u64(64), root.u64(72), root.u64(80)
-        self.host, self.boot_id = root.text(16), root.text(48)
+        self.host, self.boot_id = root.text(root.base + 16), root.text(root.base + 48)
         at, count = root.list(104)
         self.events = [root.text(at + 40 * event) for event in range(count)]
         self.settings = {

@@ -189,6 +189,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let series = series(dir.path(), "a");
         let files: Vec<OwnFile> = (0..3).map(|_| series.create().expect("room")).collect();
+        for (number, file) in (1..).zip(&files) {
+            Writer::create(file.file.try_clone().expect("a descriptor"), [number; 16]).expect("room");
+        }
         files.iter().for_each(|file| file.keep().expect("its own name"));
         assert!(files.is_sorted_by(|one, next| one.path < next.path));
         assert!(series.files().iter().map(|old| &old.path).eq(files.iter().map(|file| &file.path)));
