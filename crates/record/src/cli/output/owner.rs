@@ -5,7 +5,7 @@
 //! who may run the recorder as root may have the recording on stdout. In any other folder a file of the user would be something that
 //! the user could not have made, and it stays root's.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,11 @@ pub(super) fn of_sudo() -> Option<Owner> {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     let owner = (number("SUDO_UID")?, number("SUDO_GID")?);
     (user::is_root() && owner.0 != 0).then_some(owner)
+}
+
+/// Returns true if a file belongs to this user, or to the one who called sudo.
+pub(super) fn is_own(meta: &Metadata) -> bool {
+    meta.uid() == user::own() || of_sudo().is_some_and(|(uid, _)| meta.uid() == uid)
 }
 
 /// Gives a new file to a user if it lies in a folder of this user; returns true if it did. Anything else leaves the file as it is: the

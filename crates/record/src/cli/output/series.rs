@@ -1,16 +1,17 @@
 //! The files of a recording that rotates: their names, and which of them are removed.
 //!
-//! A file is removed only if its name is that of a file of this series, it is a recording, and no recorder is writing it. So a folder may
-//! hold other files, and the series of several recorders.
+//! A file is removed only if its name is that of a file of this series, it is a recording of this user, and no recorder is writing it. So a
+//! folder may hold other files, and the series of several recorders; and files that a stranger puts there do not count.
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use icecore_format::header::{self, FileHeader};
 
-use super::{OwnFile, explain, is_being_written};
+use super::{OwnFile, explain, is_being_written, owner};
 use crate::settings::{Destination, Keep, Options};
 
 /// How names of files show the time, as `strftime` has it: names sort in the order of time.
@@ -99,8 +100,8 @@ impl Series {
         let mut files: Vec<Old> = entries
             .filter(|entry| entry.file_name().to_str().is_some_and(|name| self.has(name)))
             .filter_map(|entry| {
-                let meta =
-                    entry.metadata().ok().filter(|meta| meta.is_file() && is_recording(&entry.path()))?;
+                let is_one = |meta: &fs::Metadata| meta.is_file() && owner::is_own(meta);
+                let meta = entry.metadata().ok().filter(is_one).filter(|_| is_recording(&entry.path()))?;
                 Some(Old { path: entry.path(), bytes: meta.len(), written: meta.modified().ok()? })
             })
             .collect();
@@ -121,7 +122,10 @@ impl Series {
 /// Returns true if a file begins as a recording does.
 fn is_recording(path: &Path) -> bool {
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(header::LEN as u64).read_to_end(&mut begin));
+    // Somebody may have put something else there meanwhile.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path);
+    let read = file.and_then(|file| file.take(header::LEN as u64).read_to_end(&mut begin));
     read.is_ok() && FileHeader::decode(&begin).is_ok()
 }
 
@@ -169,6 +173,23 @@ mod tests {
         assert_eq!(own.prune(&Keep::default(), SystemTime::now()), Vec::<PathBuf>::new());
         assert!(files[5].exists() && strangers.iter().all(|name| dir.path().join(name).exists()));
         assert_eq!(others.files().len(), 3);
+    }
+
+    /// Only root can give files away.
+    #[test]
+    fn root_files_of_a_stranger_remove_none_of_this_user() {
+        let dir = tempfile::tempdir().expect("a folder for temporary files");
+        let series = series(dir.path(), "a");
+        let own = recorded(&series, 2);
+        for year in 2030..2040 {
+            let path = dir.path().join(format!("a-{year}0101T000000.000Z{EXTENSION}"));
+            fs::copy(&own[0], &path).expect("room");
+            std::os::unix::fs::chown(&path, Some(54_321), None).expect("root may");
+        }
+        let keep = Keep { files: Some(2), bytes: Some(1 << 20), ..Keep::default() };
+        assert_eq!(series.prune(&keep, SystemTime::now()), Vec::<PathBuf>::new());
+        assert_eq!(series.prune(&Keep { files: Some(1), ..keep }, SystemTime::now()), own[..1]);
+        assert_eq!(fs::read_dir(dir.path()).expect("ours").count(), 11);
     }
 
     #[test]
