@@ -25,7 +25,7 @@ pub struct Counted {
     pub born_ns: Option<u64>,
     /// When it ended, if that is in the recording.
     pub ended_ns: Option<u64>,
-    /// The ends of sessions behind which nobody recorded its host, in the order of time: no level holds for longer.
+    /// The ends of those sessions after which nobody recorded the host, in the order of time. A level holds no longer than that.
     pub breaks_ns: Vec<u64>,
     /// Values by counter, each with its time, ns on the common clock, in the order of time.
     pub values: BTreeMap<Counter, Vec<(u64, u64)>>,
@@ -125,7 +125,7 @@ pub fn counted(selection: &Selection<'_>) -> Vec<Counted> {
     all
 }
 
-/// Returns the ends of sessions behind which nobody recorded, by boot; nothing if there is one session, which all values are of.
+/// Returns, by boot, the ends of those sessions after which nobody recorded; nothing if there is one session.
 fn breaks_ns(tables: &Tables) -> BTreeMap<u32, Vec<u64>> {
     let parts = &tables.parts;
     let mut ends: BTreeMap<(u32, u32), u64> = BTreeMap::new();

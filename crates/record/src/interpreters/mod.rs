@@ -179,8 +179,8 @@ impl Interpreters {
         self.scripts.forget(tgid);
     }
 
-    /// Begins another file, which has no sample from before a moment. The functions of samples that were merged already, and come after it,
-    /// are told again.
+    /// Begins another file, which has no sample from before a moment. Samples after that moment may have been merged already: the file gets
+    /// the rows of their functions again.
     pub(crate) fn turn(&mut self, settled_ns: u64) {
         self.file += 1;
         let ended = self.recent.iter().filter(|(seen_ns, _)| *seen_ns > settled_ns);

@@ -8,7 +8,7 @@
 //! ids        0 … end₀          base₁ … base₁ + end₁      base₂ …         base₁ = end₀ + 1
 //! a hole          end₀                base₁ + end₁                       for ids that no block of the part has
 //! processes  100               1 << 22 | 100             2 << 22 | 100   the kernel numbers them below 2²²
-//! times      on one clock (`series`): as far behind `zero_ns` as they were behind the earliest start of all sessions
+//! times      on one clock (`series`): a time is as long after `zero_ns` as it was after the earliest start of all sessions
 //! ```
 //!
 //! A file with one session keeps all its numbers.
