@@ -18,8 +18,8 @@ use icecore_format::records::{
     ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
     LifecycleV1, Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node,
     Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair,
-    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, UnwindMode, UnwindRule, UnwindRulesV1,
-    Wait, WaitsV1, WalkEnd,
+    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, TriggerV1, UnwindMode, UnwindRule,
+    UnwindRulesV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -92,6 +92,8 @@ pub struct Builder {
     pub losses: Vec<Loss>,
     /// The session; [`session`] by default.
     pub session: Option<SessionV1>,
+    /// What asked for it; `None` by default.
+    pub trigger: Option<TriggerV1>,
     /// The receipt; `None` by default.
     pub receipt: Option<ReceiptV1>,
     /// The bases of the columns of samples; times are rounded to their unit.
@@ -280,6 +282,9 @@ impl Builder {
         }
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;
+        }
+        if let Some(trigger) = &self.trigger {
+            writer.append(trigger)?;
         }
         if let Some(receipt) = &self.receipt {
             writer.append(receipt)?;

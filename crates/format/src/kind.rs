@@ -66,6 +66,8 @@ numbers! {
     CODE = 29,
     /// Fields of tracepoints that samples have.
     FIELDS = 30,
+    /// What asked for a history that the recorder held in memory.
+    TRIGGER = 31,
 }
 
 impl Kind {

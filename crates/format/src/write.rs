@@ -16,7 +16,7 @@ use crate::index::{self, Entry, Tail};
 use crate::kind::Kind;
 use crate::limits;
 use crate::records::Payload;
-use sink::{Sink, Stream};
+use sink::{Held, Sink, Stream};
 
 /// Payloads up to this many bytes are stored raw, ready to be used in place.
 const RAW_UP_TO: usize = 64;
@@ -66,6 +66,14 @@ impl Writer {
         Self::begin(Box::new(Stream(to)), EndMark::Streamed, uuid)
     }
 
+    /// Begins a recording in memory, which [`Writer::append_all`] of another writer takes; `uuid` is random.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the compressor does not begin.
+    pub fn in_memory(uuid: [u8; 16]) -> Result<Self, Error> {
+        Self::begin(Box::<Held>::default(), EndMark::Open, uuid)
+    }
+
     fn begin(mut sink: Box<dyn Sink>, mark: EndMark, uuid: [u8; 16]) -> Result<Self, Error> {
         let header = FileHeader { mark, incompatible: 0, compatible: 0, uuid };
         let compressor = Compressor::new()?;
@@ -107,6 +115,19 @@ impl Writer {
         let (entry, len) = self.put_block(*header, stored)?;
         self.entries.push(entry);
         Ok(len)
+    }
+
+    /// Appends all blocks of a recording in memory as they are stored there: its sessions follow those of this one.
+    ///
+    /// # Errors
+    /// As [`Writer::append_stored`]. A recording that is not in memory has no blocks to append.
+    pub fn append_all(&mut self, other: &Self) -> Result<(), Error> {
+        let bytes = other.sink.bytes().unwrap_or_default();
+        for Entry { off, header } in other.entries.iter().filter(|_| !bytes.is_empty()) {
+            let begin = *off as usize + crate::block::LEN;
+            self.append_stored(header, &bytes[begin..begin + header.stored_len as usize])?;
+        }
+        Ok(())
     }
 
     /// Returns an error if the index has no room for a row of another block.

@@ -18,8 +18,8 @@ use icecore_format::records::{
     Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
     EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitInlined, JitLine, KernelSymbol, Language,
     LeftOut, Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner,
-    Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, Wait, WaitFlags, WaitState, WalkEnd,
-    WokenBy, Word,
+    Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, TriggerCause, TriggerV1, Wait, WaitFlags,
+    WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -178,6 +178,13 @@ fn tiny() -> Builder {
     (b.block_len, b.basis) = (4, basis);
     let bin = b.image(ImageKind::FILE, "/no/such/bin/tiny");
     let heap = b.image(ImageKind::ANONYMOUS, "//anon");
+    b.trigger = Some(TriggerV1 {
+        time_ns: START_NS + 1_900_000_000,
+        asked_ns: 30_000_000_000,
+        what: "rss(tiny)>4G: 4.1 GiB (process 100)".to_owned(),
+        cause: TriggerCause::CONDITION,
+        is_full: true,
+    });
     b.change(1_000, Change::FOUND, 100, 1, "tiny");
     b.change(500_000_000, Change::FORK, 101, 100, "tiny");
     b.change(600_000_000, Change::EXEC, 101, 0, "child");

@@ -165,6 +165,7 @@ impl Need {
             left_out: _,
             cpu_times: _,
             losses: _,
+            trigger: _,
             receipt: _,
         } = rows;
         let tgids = self.ids(IdTable::Tasks).iter().filter_map(|id| Some(rows.tasks.find(*id)?.tgid));

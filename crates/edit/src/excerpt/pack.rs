@@ -74,6 +74,7 @@ impl<'a> Packer<'a> {
             fields: _,
             counters: _,
             losses: _,
+            trigger: _,
             receipt: _,
         } = rows;
         let (needed, w) = (&self.needed, &mut *self.writer);
@@ -224,7 +225,7 @@ impl<'a> Packer<'a> {
         self.append(&payload)
     }
 
-    /// Writes the last samples, losses and the receipt.
+    /// Writes the last samples, losses, the trigger and the receipt.
     pub(super) fn end(&mut self, rows: &SessionRows) -> Result<(), icecore_format::Error> {
         self.flush(rows)?;
         let (needed, w) = (&self.needed, &mut *self.writer);
@@ -235,6 +236,7 @@ impl<'a> Packer<'a> {
         listed(w, needed, rows.fields.iter().copied(), FieldsV1::from_rows)?;
         listed(w, needed, rows.counters.iter().copied(), CountersV1::from_rows)?;
         listed(w, needed, rows.losses.iter().copied(), LossesV1::from_rows)?;
+        rows.trigger.as_ref().map_or(Ok(()), |trigger| self.append(trigger))?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
     }
 

@@ -168,6 +168,7 @@ layouts! {
         WaitsV1 => Waits(Vec<Wait>) = view.rows().collect(),
         CountersV1 => Counters(Vec<CounterValue>) = view.rows().collect(),
         FieldsV1 => Fields(Vec<Field>) = view.rows().collect(),
+        TriggerV1 => Trigger(Box<TriggerV1>) = Box::new(view.to_owned_record()?),
     }
 }
 
@@ -249,6 +250,12 @@ impl Rows for Box<SessionV1> {
 }
 
 impl Rows for Box<ReceiptV1> {
+    fn items(&self) -> usize {
+        1
+    }
+}
+
+impl Rows for Box<TriggerV1> {
     fn items(&self) -> usize {
         1
     }

@@ -37,6 +37,7 @@ mod stacks;
 mod strings;
 mod symbols;
 mod tasks;
+mod trigger;
 mod unwind_rules;
 mod waits;
 mod walk_end;
@@ -57,7 +58,7 @@ pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
 pub use names::{NameTable, NamedFrame, NamedFunction, NamedPlace, NamesV1};
 pub use open_sets::{
-    CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, TargetKind, UnwindMode,
+    CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, TargetKind, TriggerCause, UnwindMode,
 };
 pub use packed::{ArchivedPacked, Packed};
 pub use receipt::ReceiptV1;
@@ -75,6 +76,7 @@ pub use stacks::{Location, Node, StacksV1};
 pub use strings::StringsV1;
 pub use symbols::{Symbol, SymbolsV1};
 pub use tasks::{Task, TasksV1};
+pub use trigger::TriggerV1;
 pub use unwind_rules::{UnwindRule, UnwindRulesV1};
 pub use waits::{Wait, WaitFlags, WaitState, WaitsV1, WokenBy};
 pub use walk_end::WalkEnd;

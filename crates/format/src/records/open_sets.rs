@@ -118,8 +118,26 @@ numbers! {
     REPAIRED = 6,
     /// Another program recorded the session, and its file does not say why it ended.
     IMPORTED = 7,
-    /// The recorder has gone on in another file, without a gap.
+    /// The recorder has gone on in another session, of this file or another one, without a gap.
     ROTATED = 8,
+    /// A trigger asked for the history (`--flight`); the recorder has gone on in memory, without a gap.
+    TRIGGERED = 9,
+}
+
+numbers! {
+    /// What asked for a history.
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    TriggerCause(u16), others "trigger",
+    /// Unknown.
+    UNKNOWN = 0,
+    /// SIGUSR1 to the recorder.
+    SIGNAL = 1,
+    /// `icecore-record ctl snapshot`.
+    CONTROL = 2,
+    /// A condition of `--when`.
+    CONDITION = 3,
+    /// A signal ended the command.
+    COMMAND = 4,
 }
 
 numbers! {

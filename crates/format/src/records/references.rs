@@ -5,7 +5,7 @@
 //! depends on the session: [`References::visit`] shows these fields, and only these. `references!` lists every field
 //! of a row type, so a new field does not compile until its line in that list says what it is.
 
-use super::{ReceiptV1, SessionV1};
+use super::{ReceiptV1, SessionV1, TriggerV1};
 
 /// Rows that are numbered by ids.
 ///
@@ -164,7 +164,7 @@ macro_rules! plain {
         })+
     };
 }
-plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>);
+plain!(Box<str>, Vec<u8>, &[u8], Box<SessionV1>, Box<ReceiptV1>, Box<TriggerV1>);
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,11 @@ pub(super) trait Sink: Send {
 
     /// Returns once all that was written has reached the disk.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Returns all that was written; `None` if it is not in memory.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// A write that failed in the middle.
@@ -41,6 +46,39 @@ impl Sink for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+/// Memory is taken for so many more bytes than are needed.
+const ROOM: usize = 256 << 10;
+
+/// Memory.
+#[derive(Debug, Default)]
+pub(super) struct Held(Vec<u8>);
+
+impl Sink for Held {
+    fn put(&mut self, off: u64, bytes: &[u8]) -> Result<(), Torn> {
+        let off = off as usize;
+        let end = self.0.len().max(off + bytes.len());
+        if end > self.0.capacity() {
+            // Not twice as much, as a vector by itself would.
+            self.0.reserve_exact(end - self.0.len() + ROOM);
+        }
+        self.0.resize(end, 0);
+        self.0[off..off + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn cut_back_to(&mut self, end: u64) {
+        self.0.truncate(end as usize);
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.0)
     }
 }
 

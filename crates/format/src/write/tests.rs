@@ -213,3 +213,32 @@ fn a_stored_block_keeps_its_bytes_and_gets_a_number_of_its_own() {
         assert_eq!(to.stored(copy).expect("whole"), stored);
     }
 }
+
+#[test]
+fn recordings_in_memory_become_sessions_of_a_file() {
+    let part = |number: u64| {
+        let mut part = Writer::in_memory([number as u8; 16]).expect("a compressor");
+        part.append(&SessionV1 { start_ns: number, ..session() }).expect("memory");
+        part.append(&ReceiptV1 { end_ns: number + 1, ..ReceiptV1::default() }).expect("memory");
+        part
+    };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let mut writer = Writer::create(file.reopen().expect("open"), [1; 16]).expect("room");
+    let parts = [part(7), part(8)];
+    let bytes: u64 = parts.iter().map(|part| part.len_bytes() - crate::header::LEN as u64).sum();
+    parts.iter().for_each(|part| writer.append_all(part).expect("room"));
+    assert_eq!(writer.len_bytes(), bytes + crate::header::LEN as u64);
+    writer.finish().expect("room");
+    let recording = Recording::open(file.path()).expect("it opens");
+    assert!(recording.is_closed() && recording.damage().is_empty());
+    let starts: Vec<u64> = recording
+        .entries()
+        .iter()
+        .filter(|entry| entry.header.kind == Kind::SESSION)
+        .map(|entry| {
+            let payload = recording.payload(entry).expect("whole");
+            payload.view::<SessionV1>().expect("whole").start_ns.to_native()
+        })
+        .collect();
+    assert_eq!(starts, [7, 8]);
+}

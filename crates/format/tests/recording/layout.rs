@@ -10,7 +10,7 @@ use icecore_format::records::{
     KernelSymbolsV1, Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload,
     Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
     StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1,
-    SymbolsV1, Task, TasksV1, UnwindRulesV1, WaitsV1, WalkEnd, Word,
+    SymbolsV1, Task, TasksV1, TriggerV1, UnwindRulesV1, WaitsV1, WalkEnd, Word,
 };
 
 /// The document.
@@ -105,6 +105,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
             waker_task waker),
         compiled!("counters", CountersV1: first_ns last_ns unit_ns after owner id counter value),
         compiled!("fields", FieldsV1: first_ns last_ns unit_ns after task event name kind number text),
+        compiled!("trigger", TriggerV1: time_ns asked_ns what cause is_full),
         compiled!("sources", SourcesV1: image path text proof modified_unix_ns texts text_lens),
         compiled!("code", CodeV1: image file_off address machine name lens place_count refer_count bytes after depth
             function file line refer refer_name refer_offset texts text_lens),

@@ -234,7 +234,7 @@ fn gather<'e>(
             }
         };
         match block {
-            Block::Session(_) | Block::Receipt(_) => {}
+            Block::Session(_) | Block::Receipt(_) | Block::Trigger(_) => {}
             Block::Strings(block) => strings.push((block.first, block.rows)),
             Block::Tasks(block) => tasks.push((block.first, block.rows)),
             Block::Images(block) => images.push((block.first, block.rows)),

@@ -13,6 +13,7 @@ use icecore_format::records::{EventV1, Maker, ReceiptV1, SessionV1, TargetKind};
 use serde::Serialize;
 
 use super::left_out::LeftOutRow;
+use super::triggers::TriggerRow;
 use icecore_profile::recording::damage::DamageRow;
 use icecore_profile::recording::events::Meaning;
 use icecore_profile::recording::filter::Moment;
@@ -37,6 +38,9 @@ pub struct Info {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions: Vec<EachSession>,
     blocks: Vec<BlockRow>,
+    /// What asked for it, if the recorder held it in memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    triggers: Vec<TriggerRow>,
     receipt: Option<ReceiptRow>,
     lost_by_cause: std::collections::BTreeMap<String, u64>,
     left_out: Vec<LeftOutRow>,
@@ -244,6 +248,7 @@ impl Info {
             session: SessionRow::new(&tables.session),
             sessions: if tables.parts.len() > 1 { EachSession::list(tables) } else { Vec::new() },
             blocks: blocks(recording),
+            triggers: TriggerRow::list(tables),
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
             lost_by_cause: losses(tables),
             left_out: LeftOutRow::list(tables),

@@ -22,6 +22,7 @@ pub mod timeline;
 pub mod top;
 pub mod tree;
 pub mod trend;
+mod triggers;
 pub mod tui;
 pub(crate) mod unmatched;
 pub mod verify;

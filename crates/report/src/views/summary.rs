@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::info::{EventRow, ReceiptRow, target};
 use super::left_out::LeftOutRow;
 use super::lost::LostRow;
+use super::triggers::TriggerRow;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
 use crate::views::top::{self, By, Top};
@@ -138,6 +139,9 @@ pub struct Summary {
     /// The processes with the most memory; empty if the recording has no counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peak_memory: Vec<memory::Peak>,
+    /// What asked for it, if the recorder held it in memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    triggers: Vec<TriggerRow>,
     receipt: Option<ReceiptRow>,
 }
 
@@ -249,6 +253,7 @@ impl Summary {
             cgroups: cgroups(report),
             functions,
             peak_memory: memory::peaks(report),
+            triggers: TriggerRow::list(tables),
             // If there are several sessions, each has its own.
             receipt: tables
                 .receipt

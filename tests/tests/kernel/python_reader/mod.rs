@@ -12,8 +12,8 @@ use icecore_format::records::{
     CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitInlined,
     JitLine, JitV1, Language, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
     NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1,
-    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, UnwindMode, UnwindRule,
-    UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, TriggerCause, TriggerV1, UnwindMode,
+    UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -142,6 +142,7 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     assert_eq!(python["waits"], waits(path), "{}", path.display());
     assert_eq!(python["counters"], counters(path), "{}", path.display());
     assert_eq!(python["fields"], fields(path), "{}", path.display());
+    assert_eq!(python["triggers"], triggers(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -262,6 +263,13 @@ fn mount_namespaces(path: &Path) -> Value {
 }
 
 /// Returns the skipped files: image id, cause, needed bytes, free bytes.
+fn triggers(path: &Path) -> Value {
+    rows::<TriggerV1>(path, |view| {
+        let it = view.to_owned_record().ok()?;
+        Some(vec![json!([it.time_ns, it.asked_ns, it.what, it.cause.0, it.is_full])])
+    })
+}
+
 fn left_out(path: &Path) -> Value {
     let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
     rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
@@ -454,6 +462,13 @@ fn mixed() -> Builder {
             value: (1 << 40) / u64::from(1 + n % 5),
         })
         .collect();
+    b.trigger = Some(TriggerV1 {
+        time_ns: START_NS + 77,
+        asked_ns: 5,
+        what: "longer than eight bytes".to_owned(),
+        cause: TriggerCause::COMMAND,
+        is_full: true,
+    });
     b.left_out = (0..9)
         .map(|n| LeftOut {
             image: 5 - n % 2,

@@ -11,7 +11,7 @@ use super::{Decoded, Skipped, Tables, decode, gather, skip};
 /// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
 pub fn outline(recording: &Recording) -> Tables {
     let entries = recording.entries();
-    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::LOSSES, Kind::LEFT_OUT];
+    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::TRIGGER, Kind::LOSSES, Kind::LEFT_OUT];
     let small: Vec<Entry> =
         entries.iter().filter(|entry| kinds.contains(&entry.header.kind)).copied().collect();
     let blocks: Vec<Decoded> = small.iter().map(|entry| decode(recording, entry)).collect();

@@ -21,7 +21,9 @@ mod tests;
 
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
-use icecore_format::records::{Block, EventV1, IdTable, ReceiptV1, Reference, References, SessionV1};
+use icecore_format::records::{
+    Block, EventV1, IdTable, ReceiptV1, Reference, References, SessionV1, TriggerV1,
+};
 
 /// A block whose texts are clean.
 pub(super) type CleanBlock = Block<Vec<u8>, Box<str>>;
@@ -55,6 +57,8 @@ pub struct Part {
     pub session: SessionV1,
     /// What it cost; absent if the recorder was killed.
     pub receipt: Option<ReceiptV1>,
+    /// What asked for it, if it was a history that the recorder held in memory; in the last session of such a file.
+    pub trigger: Option<TriggerV1>,
     /// Position of its host in [`Parts::hosts`].
     pub host: usize,
     number: u32,
@@ -304,6 +308,7 @@ impl Part {
         match block {
             Block::Session(session) => self.session = (**session).clone(),
             Block::Receipt(receipt) => self.receipt = Some((**receipt).clone()),
+            Block::Trigger(trigger) => self.trigger = Some((**trigger).clone()),
             Block::Samples => {
                 let first = entry.header.first_ns;
                 self.first_sample_ns = Some(self.first_sample_ns.map_or(first, |ns| ns.min(first)));

@@ -19,6 +19,7 @@ impl Info {
             &format!("{} · {} · {state}", shown(Path::new(&self.file)), bytes(self.file_bytes)),
         );
         page.item("uuid", &self.uuid);
+        self.triggers.iter().for_each(|trigger| page.item("trigger", &trigger.text()));
         if self.sessions.is_empty() {
             self.session.text(page);
             self.receipt.iter().for_each(|receipt| receipt.text(page));

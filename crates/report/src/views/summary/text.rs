@@ -59,6 +59,13 @@ impl Summary {
     }
 
     fn write(&self, report: &Report<'_>, detail: Detail, page: &mut Page) {
+        for trigger in &self.triggers {
+            if detail == Detail::Least {
+                page.short_item("trigger", &trigger.text());
+            } else {
+                page.item("trigger", &trigger.text());
+            }
+        }
         // Problems come first.
         if self.quality.verdict == Verdict::Good {
             self.what(detail, page);
@@ -96,15 +103,20 @@ impl Summary {
             recording.push("not closed".to_owned());
         }
         page.item("recording", &recording.join(" · "));
-        if self.sessions.is_empty() {
+        // What asked for the recording is one more line.
+        let has_room = self.triggers.is_empty() || detail > Detail::Least;
+        let machine = |page: &mut Page| {
             let host = self.hosts.join(", ");
-            page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
+            let machine = machine(&host, &self.kernel_release, &self.arch, &self.cpus);
+            has_room.then(|| page.item("machine", &machine));
+        };
+        if self.sessions.is_empty() {
+            machine(page);
         } else {
             self.made(page);
             gaps::text(&self.gaps).into_iter().for_each(|gaps| page.item("gaps", &gaps));
             if self.are_of_one {
-                let host = self.hosts.join(", ");
-                page.item("machine", &machine(&host, &self.kernel_release, &self.arch, &self.cpus));
+                machine(page);
             } else if detail == Detail::All {
                 self.each_session(page);
             }
