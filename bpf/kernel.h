@@ -171,6 +171,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
+	int exit_code;
 	unsigned int flags;
 	struct signal_struct *signal;
 	struct sighand_struct *sighand;

@@ -129,7 +129,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!is_followed(tgid))
 		return 0;
-	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, 0, whole_group, 0, wakeup_flags());
+	send_task(RECORD_EXIT, task, bpf_ktime_get_ns(), task->comm, task->exit_code, whole_group, 0, wakeup_flags());
 	if (copy_mode == COPY_UNTRUSTED && whole_group)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (!is_target_process(tgid))

@@ -472,7 +472,7 @@ struct stack_record {
 /*
  *  off size
  *    0   48  head           of the task that changed; RECORD_FORK: of the child
- *   48    4  parent_tgid    RECORD_FORK only
+ *   48    4  parent_tgid    RECORD_FORK; RECORD_EXIT: how the thread ended, as wait(2) has it
  *   52    2  whole_group    RECORD_EXIT: 1 if the process has no threads left
  *   54    2  shares_memory  RECORD_FORK: 1 if the child is another process with the address space of its creator (CLONE_VM)
  */

@@ -29,6 +29,7 @@ use icecore_record::threads::counts::Counts;
 use icecore_record::threads::digest::{Digested, Processes, Wishes, digest};
 use icecore_record::threads::pump::{Begin, Looks, Pump};
 use icecore_record::threads::store::ToWriter;
+use icecore_record::threads::triggers::Triggers;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
 const IDS: u32 = 1 << 22;
@@ -190,6 +191,7 @@ impl Captured {
 struct Nobody {
     flag: AtomicBool,
     counts: Counts,
+    triggers: Triggers,
 }
 
 /// A running tracker, whose batches are dropped.
@@ -219,6 +221,8 @@ impl<'scope> Tracker<'scope> {
             stop: &nobody.flag,
             refused: &nobody.flag,
             counts: &nobody.counts,
+            when: &[],
+            triggers: &nobody.triggers,
         };
         let thread = scope.spawn(move || {
             let _ = folder_to.send(fs::read_link("/proc/thread-self").unwrap_or_default());

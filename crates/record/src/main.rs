@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use icecore_record::cli::{self, args, cache, check, summary};
+use icecore_record::cli::{self, args, cache, check, ctl, summary};
 use icecore_record::{doctor, run};
 
 fn main() -> ExitCode {
@@ -11,6 +11,8 @@ fn main() -> ExitCode {
         args.map(|args| run::cache::cache(&args))
     } else if let Some(args) = cli::doctor::parse(line()) {
         args.map(|args| doctor::doctor(&args))
+    } else if let Some(args) = ctl::parse(line()) {
+        args.map(|args| ctl::ctl(&args))
     } else {
         args::parse(line()).map(|args| check::options(args).and_then(|options| run::record(&options)))
     };

@@ -8,6 +8,7 @@ mod cache;
 mod callers;
 mod cgroups;
 mod compact;
+mod control;
 mod counters;
 mod cpu_time;
 mod crash;
@@ -18,6 +19,7 @@ mod doctor;
 mod embed;
 mod embed_files;
 mod fields;
+mod flight;
 mod foreign;
 #[cfg(target_arch = "x86_64")]
 mod frame_pointers;

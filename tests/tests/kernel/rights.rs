@@ -145,7 +145,7 @@ os.wait()
     if options.is_empty() {
         wait_for_samples(recording);
     } else {
-        wait_until("the second of several files", || std::fs::read_dir(dir).is_ok_and(|dir| dir.count() > 3));
+        wait_until("several files", || std::fs::read_dir(dir).is_ok_and(|dir| dir.count() > 3));
     }
     let list = Command::new("pgrep").args(["-P", &recorder.id().to_string(), "-x", "python3"]).output();
     let command = text(&list.expect("procps is installed").stdout).trim().parse().expect("one command");
@@ -157,7 +157,7 @@ fn root_every_part_of_the_recorder_has_the_rights_that_its_documentation_names_a
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     // The relay is there only for a command of another user.
-    let absent = ["icecore-relay", "icecore-closer", "icecore-files"];
+    let absent = ["icecore-relay", "icecore-closer", "icecore-files", "icecore-saver", "icecore-control"];
     assert_documented(dir.path(), started(dir.path(), &path), &absent);
     report(&["verify".as_ref(), path.as_os_str()]);
 }
@@ -167,6 +167,18 @@ fn root_what_makes_several_files_has_the_rights_that_its_documentation_names() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let started = started_with(&["--rotate", "300ms"], dir.path(), &path);
+    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer", "icecore-saver"]);
+}
+
+#[test]
+fn root_what_holds_a_history_has_the_rights_that_its_documentation_names() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    // The script and two files that are there while it records.
+    let [pidfile, socket] = ["pid", "socket"].map(|name| dir.path().join(name).display().to_string());
+    std::fs::write(dir.path().join("one more"), "").expect("room");
+    let options = ["--flight", "1s", "--pidfile", &pidfile, "--control", &socket];
+    let started = started_with(&options, dir.path(), &path);
     assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer"]);
 }
 

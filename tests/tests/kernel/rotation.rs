@@ -52,7 +52,8 @@ fn recorder(dir: &TempDir, options: &[&str], command: &[&str]) -> Command {
     recorder
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// Lists a folder in the order of names.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.sort();
@@ -60,7 +61,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the samples of a file, after checking that its blocks are whole and that it is closed.
-fn samples(file: &Path, options: &[&str]) -> Vec<Sample> {
+pub(crate) fn samples(file: &Path, options: &[&str]) -> Vec<Sample> {
     report(&["verify".as_ref(), file.as_os_str()]);
     assert_eq!(json("summary", file)["closed"].as_bool(), Some(true), "{}", file.display());
     let mut words: Vec<OsString> = ["samples", "--json"].map(Into::into).to_vec();
@@ -72,15 +73,15 @@ fn samples(file: &Path, options: &[&str]) -> Vec<Sample> {
 }
 
 /// A process that ends with the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    fn new(program: &Path, args: &[&str]) -> Self {
+    pub(crate) fn new(program: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(program);
         Self(command.args(args).stdout(Stdio::null()).spawn().expect("the program runs"))
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.0.id().to_string()
     }
 }

@@ -61,7 +61,11 @@ struct Running(Child);
 
 impl Running {
     fn new() -> Self {
-        let mut command = Command::new(target());
+        Self::of(&target())
+    }
+
+    fn of(program: &Path) -> Self {
+        let mut command = Command::new(program);
         Self(command.args(["shares", "60000"]).stdout(Stdio::null()).spawn().expect("the program runs"))
     }
 
@@ -71,6 +75,13 @@ impl Running {
         let lines = report(&words);
         let parsed = lines.lines().map(|line| Sample(serde_json::from_str(line).expect("JSON")));
         parsed.filter(|sample| sample.0.get("weight").is_some()).collect()
+    }
+
+    /// Returns how many of its samples have the function that takes half of its time, percent.
+    fn named(&self, recording: &Path) -> usize {
+        let samples = self.samples(recording);
+        assert!(samples.len() > 100, "{} samples", samples.len());
+        100 * samples.iter().filter(|sample| sample.has("takes_half")).count() / samples.len()
     }
 }
 
@@ -177,6 +188,28 @@ fn root_the_unit_records_the_whole_machine_with_its_capabilities_and_no_others()
     let samples = running.samples(&path);
     let named = samples.iter().filter(|sample| sample.has("takes_half")).count();
     assert!(named * 2 < samples.len(), "without it, mappings of root's programs are not seen: {named}");
+}
+
+/// docs/OPERATIONS.md, "As a service": what each capability is for.
+#[test]
+fn root_files_that_are_private_or_deleted_need_a_capability_each() {
+    let place = Place::new();
+    let [private, deleted] = ["private", "deleted"].map(|name| place.dir.path().join(name));
+    [&private, &deleted].into_iter().for_each(|path| copy(&target(), path));
+    std::fs::set_permissions(&private, std::fs::Permissions::from_mode(0o700)).expect("ours");
+    let [private, deleted] = [&private, &deleted].map(|path| Running::of(path));
+    std::fs::remove_file(place.dir.path().join("deleted")).expect("ours");
+    let all = ["+bpf", "+perfmon", "+sys_ptrace", "+syslog", "+dac_read_search", "+checkpoint_restore"];
+    for (missing, names_private, names_deleted) in
+        [("none", true, true), ("+dac_read_search", false, true), ("+checkpoint_restore", true, false)]
+    {
+        let set: Vec<String> =
+            all.iter().filter(|name| **name != missing).map(|name| (*name).to_owned()).collect();
+        let (path, output) = place.record(false, &set, &EVERYTHING);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let named = [private.named(&path), deleted.named(&path)];
+        assert_eq!(named.map(|percent| percent > 30), [names_private, names_deleted], "{missing}: {named:?}");
+    }
 }
 
 #[test]

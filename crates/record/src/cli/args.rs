@@ -10,9 +10,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 use icecore_text::quantity::size;
 
+use super::conditions;
 use super::rotation;
 use super::seconds::{self, Interval};
-use crate::settings::{Embed, Rotate, Unwind};
+use crate::settings::{Condition, Embed, Flight, Rotate, Unwind};
 use crate::skeleton::types::limits;
 
 /// Samples this machine with eBPF and writes what it saw into one small file
@@ -26,6 +27,7 @@ use crate::skeleton::types::limits;
     version,
     max_term_width = 100,
     group = ArgGroup::new("processes").multiple(true),
+    group = ArgGroup::new("files").multiple(true),
     after_help = "\
 Examples:
   icecore-record make -j8                    a command and its children
@@ -41,7 +43,9 @@ Examples:
   icecore-record -a -e cycles -e sched:sched_switch,every=100 -d 10
   icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
   icecore-record -a -F 19 --rotate 10min --keep-for 7d -o DIR/x.icecore
+  icecore-record -a --flight 30s             memory only, until SIGUSR1
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
+  icecore-record ctl status                  ask a recorder that runs
   icecore-record doctor                      what is missing here, and remedies
   icecore-record cache --clear               remove unwind tables that it keeps
   icecore-report FILE                        shows where time went
@@ -212,25 +216,42 @@ pub struct Args {
 
     /// Go on in another file, without a gap, when the file is so old (100ms to 30d) or so much of it is written (64K to 1T); both may be
     /// given: 10min,256M. With `-o DIR/x.icecore`, files are named DIR/x-TIME.icecore. Each stands alone
-    #[arg(long, value_name = "TIME|SIZE", value_parser = rotation::parse)]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = rotation::parse, group = "files")]
     pub rotate: Option<Rotate>,
 
-    /// With --rotate, keep at most N files of this name, the one that is written included: older ones are removed
-    #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Hold what was recorded in the last TIME (1s to 1d) in memory, SIZE at most (16M to 64G) [default: 64M], and write it only when something asks: SIGUSR1,
+    /// --when, or a command that a signal ends. What asked stands in the file, whose name is as with --rotate. What was
+    /// written is not in the next file again
+    #[arg(long, value_name = "TIME[,SIZE]", conflicts_with = "rotate", value_parser = rotation::parse_flight, group = "files")]
+    pub flight: Option<Flight>,
+
+    /// With --flight, write the history when this holds; may be repeated. cpu>80%, memory>90%, psi.cpu.some>30 (memory, io; full): the machine,
+    /// at each reading of --counters; cpu(NAME)>150% of one CPU, rss(NAME)>4G: one process of this name (* and ? match parts); `… for 5s`: so long.
+    /// exit(NAME)!=0: such a process ends so (a signal is 128 and its number). run_delay>100ms: with --off-cpu, a thread waits so long for a CPU. It
+    /// asks again only after it did not hold
+    #[arg(long, value_name = "CONDITION", requires = "flight", value_parser = conditions::parse)]
+    pub when: Vec<Condition>,
+
+    /// With --rotate and --flight, keep at most N files of this name, the one that is written included: older ones are removed
+    #[arg(long, value_name = "N", requires = "files", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: Option<u32>,
 
-    /// With --rotate, keep at most SIZE of such files, the one that is written included
-    #[arg(long, value_name = "SIZE", requires = "rotate", value_parser = size)]
+    /// Keep at most SIZE of such files, the one that is written included
+    #[arg(long, value_name = "SIZE", requires = "files", value_parser = size)]
     pub keep_bytes: Option<u64>,
 
-    /// With --rotate, remove such files when nothing was written to them for TIME (7d, 12h)
-    #[arg(long, value_name = "TIME", requires = "rotate", value_parser = rotation::parse_age)]
+    /// Remove such files when nothing was written to them for TIME (7d, 12h)
+    #[arg(long, value_name = "TIME", requires = "files", value_parser = rotation::parse_age)]
     pub keep_for: Option<std::time::Duration>,
 
     /// Write the process id of the recorder into FILE once recording has begun (with --delay: once the recorder is ready), and remove FILE at
     /// the end. A FILE whose recorder still runs is refused, a stale one is replaced
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
+
+    /// Make the control socket at PATH: icecore-record ctl asks there [default: with --rotate and --flight, in a folder that ctl knows]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
 
     /// Replace an existing file as soon as recording has begun. The new file belongs to the user who records and has mode 0600. A
     /// symbolic link stays: the file that it leads to is replaced

@@ -13,7 +13,9 @@ use super::probes::{self, Common};
 use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::proc::namespace::{self, Kind};
-use crate::settings::{Destination, Keep, OffCpu, Options, Start, Target, Unwind};
+use crate::settings::{
+    Condition, Control, Destination, Keep, Metric, OffCpu, Options, Start, Target, Unwind,
+};
 use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
 use crate::sys::user::{self, User};
@@ -53,9 +55,17 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         Some(path) => Destination::File(path),
     };
     ensure!(
-        args.rotate.is_none() || output != Destination::Stdout,
-        "cannot rotate stdout: name the files with -o DIR/PREFIX.icecore"
+        args.rotate.is_none() && args.flight.is_none() || output != Destination::Stdout,
+        "cannot write several files to stdout: name them with -o DIR/PREFIX.icecore"
     );
+    let counted = args.when.iter().find(|condition| condition.metric.is_counted());
+    if let Some(Condition { text, .. }) = counted.filter(|_| args.counters.0.is_none()) {
+        bail!("cannot look whether `{text}`: counters are read for it, and --counters is off");
+    }
+    let delayed = args.when.iter().find(|condition| condition.metric == Metric::RunDelay);
+    if let Some(Condition { text, .. }) = delayed.filter(|_| args.off_cpu.or(args.off_cpu_only).is_none()) {
+        bail!("cannot look whether `{text}`: waits are recorded only with --off-cpu");
+    }
     check_terminal(&output)?;
     check_namespace()?;
     check_exist(&target)?;
@@ -140,12 +150,19 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         embed_max_bytes: args.embed_max,
         output,
         rotate: args.rotate,
+        flight: args.flight,
+        when: args.when,
         keep: Keep {
             files: args.keep.map(|files| files as usize),
             bytes: args.keep_bytes,
             age: args.keep_for,
         },
         pidfile: args.pidfile,
+        control: match args.control {
+            Some(path) => Control::At(path),
+            None if args.rotate.is_some() || args.flight.is_some() => Control::Usual,
+            None => Control::Nothing,
+        },
         force: args.force,
         quiet: args.quiet,
         verbose: args.verbose,

@@ -3,6 +3,8 @@
 pub mod args;
 pub mod cache;
 pub mod check;
+mod conditions;
+pub mod ctl;
 pub mod doctor;
 mod event;
 pub(crate) mod live;

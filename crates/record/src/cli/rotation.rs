@@ -1,4 +1,4 @@
-//! When a recording goes on in another file, on the command line: `10min`, `256M`, `10min,256M`.
+//! When a recording goes on in another file, on the command line: `10min`, `256M`, `10min,256M`; and how much of it stays in memory.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,10 +6,14 @@ use std::time::Duration;
 use icecore_text::quantity::size;
 
 use super::seconds::{DAY, long};
-use crate::settings::Rotate;
+use crate::settings::{Flight, Rotate};
 
 const AGES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30 * DAY);
 const SIZES: RangeInclusive<u64> = 64 << 10..=1 << 40;
+const HISTORIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(DAY);
+const HISTORY_SIZES: RangeInclusive<u64> = 16 << 20..=64 << 30;
+/// The size of a history if the user names none: 64 MiB.
+const HISTORY_BYTES: u64 = 64 << 20;
 
 /// Parses the value of `--rotate`.
 pub(super) fn parse(text: &str) -> Result<Rotate, String> {
@@ -43,6 +47,18 @@ pub(super) fn parse(text: &str) -> Result<Rotate, String> {
     Ok(rotate)
 }
 
+/// Parses the value of `--flight`.
+pub(super) fn parse_flight(text: &str) -> Result<Flight, String> {
+    let (lasts, bytes) = text.split_once(',').map_or((text, None), |(lasts, bytes)| (lasts, Some(bytes)));
+    let lasts = long(lasts).filter(|lasts| HISTORIES.contains(lasts));
+    let lasts = lasts.ok_or("expected a time from 1s to 1d such as 30s, and perhaps a size: 30s,64M")?;
+    let bytes = bytes.map_or(Ok(HISTORY_BYTES), size)?;
+    if !HISTORY_SIZES.contains(&bytes) {
+        return Err("a size must lie between 16M and 64G".to_owned());
+    }
+    Ok(Flight { lasts, bytes })
+}
+
 /// Parses the value of `--keep-for`.
 pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     long(text)
@@ -68,6 +84,16 @@ mod tests {
             ["", "10", "10m,", "99ms", "31d", "63K", "2T", "1h,2h", "1M,2M", "x", "-1s", "nans", "infd"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_history_has_a_length_and_perhaps_a_size() {
+        let flight = |seconds, bytes| Ok(Flight { lasts: Duration::from_secs(seconds), bytes });
+        assert_eq!(parse_flight("30s"), flight(30, 64 << 20));
+        assert_eq!(parse_flight("2min,1G"), flight(120, 1 << 30));
+        for wrong in ["", "30", "64M", "0.5s", "2d", "30s,", "30s,15M", "30s,64M,1"] {
+            assert!(parse_flight(wrong).is_err(), "{wrong}");
         }
     }
 

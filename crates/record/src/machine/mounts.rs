@@ -21,7 +21,7 @@ impl Mounts {
         match event {
             // The new task is a thread of the same process.
             Event::Fork { head, parent_tgid, .. } if *parent_tgid == head.tgid => {}
-            Event::Fork { head, .. } | Event::Exec { head } | Event::Exit { head, whole_group: true } => {
+            Event::Fork { head, .. } | Event::Exec { head } | Event::Exit { head, whole_group: true, .. } => {
                 self.known.remove(&head.tgid);
             }
             _ => {}

@@ -3,13 +3,14 @@
 use std::process::Child;
 use std::time::Duration;
 
-use icecore_format::records::{Cause, ReceiptV1};
+use icecore_format::records::{Cause, ReceiptV1, TriggerCause};
 use icecore_text::quantity;
 
 use super::FAILED;
 use super::disk::why_not;
+use super::flight::{self, Saver};
 use super::rotate::{Last, Spent};
-use crate::cli::output::Settled;
+use crate::cli::output::{Output, Settled};
 use crate::cli::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
 use crate::settings::{Embed, Event, Options};
@@ -18,6 +19,8 @@ use crate::sys::{child, usage};
 use crate::threads::closing::left_out;
 use crate::threads::digest::Digested;
 use crate::threads::pump::{Pumped, Reason};
+use crate::threads::store::Stored;
+use crate::threads::triggers::Trigger;
 
 /// The results of sampling.
 pub(super) struct End<'a> {
@@ -36,15 +39,19 @@ pub(super) struct End<'a> {
 pub(super) fn close(
     options: &Options,
     sampler: &Sampler<'_>,
-    Last { stored, output, before }: Last,
+    (Last { mut stored, output, before, turned }, saver): (Last, Option<Saver>),
     mut end: End<'_>,
     command: Option<(Child, Option<Relay>)>,
 ) -> anyhow::Result<u8> {
     let end_ns = end.pumped.end_ns;
     // If the command ended the recording, its exit code is known; otherwise it is waited for below.
     let (mut command, mut relay) = command.map_or((None, None), |(child, relay)| (Some(child), relay));
+    let mut trigger = turned.trigger.clone();
     if let (Some(child), Reason::Command) = (command.as_mut(), end.pumped.ended_by) {
-        end.exit_code = Some(child::exit_code(child.wait()?));
+        let status = child.wait()?;
+        end.exit_code = Some(child::exit_code(status));
+        trigger = trigger.or(child::ended_by(status)
+            .map(|signal| Trigger::new(TriggerCause::COMMAND, format!("{signal} ended the command"))));
         // The terminal is as it was before the summary is printed.
         drop(relay.take());
     }
@@ -63,9 +70,60 @@ pub(super) fn close(
         ..Spent::now(sampler).receipt_since(before)
     };
     let receipt = stored.receipt(end.digested.totals.samples, lost, spent);
-    let (kept, pieces_bytes) = (stored.len_bytes(), stored.pieces_bytes);
     let left_out = left_out(&end.digested.embedded);
-    let finished = stored.finish(&left_out, &last_losses, &receipt);
+    let asked = options.flight.zip(trigger.as_ref());
+    let asked = asked.map(|(flight, trigger)| flight::recorded(trigger, flight, false));
+    stored.complete(&left_out, &last_losses, asked.as_ref(), &receipt);
+    let (is_signal, exit_code) = (end.pumped.ended_by == Reason::Signal, end.exit_code);
+    let by_terminal = end.by_terminal;
+    let is_written = match saver {
+        None => finish(options, sampler, (stored, &output), end, &receipt),
+        Some(saver) => {
+            let is_written =
+                saver.end(trigger.map(|trigger| (flight::Part::last(stored, &turned, end_ns), trigger)));
+            if is_written == Ok(false) && !options.quiet {
+                summary::tell(
+                    "icecore-record: nothing asked for the history (--flight): no file was written",
+                );
+            }
+            is_written.is_ok()
+        }
+    };
+    let code = match (exit_code, command) {
+        (Some(code), _) => code,
+        (None, None) => 0,
+        (None, Some(mut child)) => {
+            // A program may handle Ctrl-C, and takes SIGTERM for another request.
+            match &relay {
+                // The terminal has sent it Ctrl-C, too.
+                _ if is_signal && by_terminal && child::is_in_own_group(&child) => {}
+                Some(relay) if is_signal && by_terminal => relay.interrupt(),
+                None if is_signal && by_terminal && options.run_as.is_some() => child::interrupt(&child),
+                _ if is_signal => child::terminate(&child),
+                _ => {}
+            }
+            if (!is_signal || by_terminal) && !options.quiet && child.try_wait()?.is_none() {
+                summary::tell(&format!(
+                    "icecore-record: waiting for the command to end (process {})\n",
+                    child.id()
+                ));
+            }
+            child::exit_code(child.wait()?)
+        }
+    };
+    Ok(if is_written { code } else { FAILED })
+}
+
+/// Finishes the file and prints the summary; returns false if the recording is not where it was asked for.
+fn finish(
+    options: &Options,
+    sampler: &Sampler<'_>,
+    (stored, output): (Stored, &Output),
+    end: End<'_>,
+    receipt: &ReceiptV1,
+) -> bool {
+    let (kept, pieces_bytes, refused) = (receipt.file_bytes, stored.pieces_bytes, stored.refused());
+    let finished = stored.finish();
     let settled = output.settle();
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
@@ -97,7 +155,7 @@ pub(super) fn close(
             is_restricted: options.some_cpus || !(options.user && options.kernel),
             file_bytes: *finished.as_ref().unwrap_or(&kept),
             pieces_bytes,
-            receipt: &receipt,
+            receipt,
             losses: &losses,
             embedded: end.digested.embedded,
         };
@@ -114,28 +172,5 @@ pub(super) fn close(
         let kind = if settled.is_failure() { "error" } else { "icecore-record" };
         summary::tell(&format!("{kind}: {text}"));
     }
-    let code = match (end.exit_code, command) {
-        (Some(code), _) => code,
-        (None, None) => 0,
-        (None, Some(mut child)) => {
-            // A program may handle Ctrl-C, and takes SIGTERM for another request.
-            let is_signal = end.pumped.ended_by == Reason::Signal;
-            match &relay {
-                // The terminal has sent it Ctrl-C, too.
-                _ if is_signal && end.by_terminal && child::is_in_own_group(&child) => {}
-                Some(relay) if is_signal && end.by_terminal => relay.interrupt(),
-                None if is_signal && end.by_terminal && options.run_as.is_some() => child::interrupt(&child),
-                _ if is_signal => child::terminate(&child),
-                _ => {}
-            }
-            if (!is_signal || end.by_terminal) && !options.quiet && child.try_wait()?.is_none() {
-                summary::tell(&format!(
-                    "icecore-record: waiting for the command to end (process {})\n",
-                    child.id()
-                ));
-            }
-            child::exit_code(child.wait()?)
-        }
-    };
-    Ok(if finished.is_ok() && !settled.is_failure() { code } else { FAILED })
+    finished.is_ok() && !settled.is_failure()
 }

@@ -5,7 +5,10 @@
 
 pub mod cache;
 mod close;
+mod control;
 mod disk;
+mod flight;
+mod kept;
 mod replaced;
 mod rotate;
 mod service;
@@ -45,9 +48,11 @@ use crate::threads::counts::Counts;
 use crate::threads::digest::{self, Processes, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
-use crate::threads::store::Shared;
+use crate::threads::store::{Embedding, Shared};
+use crate::threads::triggers::{Signals, Triggers};
 use close::{End, close};
 use disk::with_remedy;
+use flight::Saver;
 use rotate::Rotation;
 use service::Service;
 
@@ -86,6 +91,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     usage::keep_freed_memory();
     usage::raise_max_files();
     let service = Service::find(!options.command.is_empty());
+    let signals =
+        options.turns().map(|_| Signals::listen()).transpose().context("cannot listen for signals")?;
     let mut notes = Vec::new();
     options.notes.iter().for_each(|note| warn(options, &mut notes, note.clone()));
     let mut storage = [const { MaybeUninit::uninit() }; WAYS];
@@ -119,6 +126,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     replaced::check(&events, keeper.door())?;
     let mut pidfile = options.pidfile.as_deref().map(Pidfile::planned).transpose()?;
     let output = Arc::new(Output::create(options)?);
+    let saver = Saver::begin(options)?;
+    let history = saver.as_ref().map(Saver::history);
     let spare = usage::spare_files();
     if spare < usage::FILES_NEEDED {
         let note = format!(
@@ -181,22 +190,25 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     }
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
+    let (counts, triggers) = (Arc::new(counts), Arc::<Triggers>::default());
+    let _control = control::listen(options, &counts, &triggers)?;
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
     let (pumped, digested, last, command) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
-        let (requested, refused, counts) = (stop.requested(), &refused, &counts);
-        let (pace, wishes) = (options.pace(&events), wishes(options, requested, refused, counts));
+        let (requested, refused, counts) = (stop.requested(), &refused, &*counts);
+        let (pace, wishes) =
+            (options.pace(&events), wishes(options, requested, refused, (counts, &triggers)));
         let digest = move || {
             rights::keep(Part::Tracker);
             digest::digest(&chunks, batches_to, processes, pace, wishes)
         };
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let Options { embed, embed_max_bytes: max_bytes, .. } = *options;
-        let shared = Shared { refused, counts, embed, max_bytes };
-        let rotation = Rotation::begin(scope, options, shared, &unfinished)?;
+        let shared = Shared { counts, embedding: Embedding { embed, max_bytes, refused } };
+        let rotation = Rotation::begin(scope, options, shared, (&unfinished, &triggers, signals), history)?;
         let pump = Pump {
             options,
             queues: &queues,
@@ -205,7 +217,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             chunks: chunks_to,
             events: &events,
             looks: Looks::default(),
-            files: options.rotate.is_some().then_some(&rotation),
+            files: options.turns().is_some().then_some(&rotation),
             show: &|phase| {
                 line.show(phase);
                 service.alive(|| line.text(phase));
@@ -270,7 +282,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
     let end = End { events: &events, elapsed, pumped, digested, exit_code: None, by_terminal, left_out };
-    let code = close(options, &sampler, last, end, command)?;
+    let code = close(options, &sampler, (last, saver), end, command)?;
     Ok(hung.get().unwrap_or(code))
 }
 
@@ -368,10 +380,10 @@ fn processes(
 
 /// Returns what to embed of the images that are hit.
 fn wishes<'a>(
-    options: &Options,
+    options: &'a Options,
     stop: &'a AtomicBool,
     refused: &'a AtomicBool,
-    counts: &'a Counts,
+    (counts, triggers): (&'a Counts, &'a Triggers),
 ) -> Wishes<'a> {
     let is_told = !options.quiet && std::io::stderr().is_terminal();
     let has_stacks = options.unwind != Unwind::Fp;
@@ -384,6 +396,8 @@ fn wishes<'a>(
         stop,
         refused,
         counts,
+        when: &options.when,
+        triggers,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The files of a recording: one, or with `--rotate` one after the other.
+//! The files of a recording: one, or with `--rotate` one after the other. With `--flight` they are parts in memory.
 //!
 //! ```text
 //! main     the file is old or large ─► asks ───────┐                ┌─► turn: session ─► tracker: old rows │ new rows
@@ -9,27 +9,32 @@
 //! Nothing waits for a file that is being opened, named or finished: the old one takes samples until the next one is there.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use icecore_format::records::{EndReason, ReceiptV1, SessionV1};
+use icecore_format::records::{EndReason, ReceiptV1, SessionV1, TriggerCause};
 use icecore_format::write::Writer;
 use icecore_text::quantity;
 
 use super::disk::why_not;
+use super::flight::{self, History};
+use super::kept;
 use super::{WAITING, join, spawn};
 use crate::cli::output::{Output, Series};
 use crate::cli::summary;
 use crate::kernel::sampler::Sampler;
-use crate::settings::{Options, Rotate};
+use crate::settings::{Flight, Options, Rotate};
 use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
 use crate::threads::chunk::Turn;
+use crate::threads::closing::Turned;
 use crate::threads::pump::Files;
 use crate::threads::store::{self, Closed, Ended, Shared, Stored, ToWriter};
+use crate::threads::triggers::{Signals, Trigger, Triggers, Written};
 
 /// The most files that are being finished while another one is written. With so many, the next one begins later.
 const MAX_UNFINISHED: usize = 4;
@@ -76,6 +81,7 @@ pub(super) struct Last {
     pub(super) output: Arc<Output>,
     /// What the recorder had used when it began.
     pub(super) before: Spent,
+    pub(super) turned: Turned,
 }
 
 /// A writer; the last one returns its file.
@@ -90,11 +96,13 @@ struct Next<'scope> {
 }
 
 /// What the writers of a recording share.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Writers<'scope> {
     shared: Shared<'scope>,
     /// Files that are being finished.
     unfinished: &'scope AtomicUsize,
+    /// Takes what is full; `None` if it is written at once.
+    history: Option<Arc<History>>,
     quiet: bool,
 }
 
@@ -102,6 +110,13 @@ struct Writers<'scope> {
 pub(super) struct Rotation<'scope> {
     writers: Writers<'scope>,
     rotate: Option<Rotate>,
+    triggers: &'scope Triggers,
+    signals: Option<Signals>,
+    /// Conditions are not served before.
+    next_condition: Cell<Option<Instant>>,
+    flight: Option<Flight>,
+    /// The number and the begin of the current file.
+    current: Cell<(u64, u64)>,
     /// The first block of all files but the first, whose times are those of its file.
     session: RefCell<SessionV1>,
     handles: RefCell<Vec<Handle<'scope>>>,
@@ -126,17 +141,19 @@ impl<'scope> Rotation<'scope> {
         scope: &'scope Scope<'scope, 'env>,
         options: &'scope Options,
         shared: Shared<'scope>,
-        unfinished: &'scope AtomicUsize,
+        (unfinished, triggers, signals): (&'scope AtomicUsize, &'scope Triggers, Option<Signals>),
+        history: Option<Arc<History>>,
     ) -> anyhow::Result<Self> {
-        let writers = Writers { shared, unfinished, quiet: options.quiet };
-        let opener = match options.rotate {
+        let writers = Writers { shared, unfinished, history, quiet: options.quiet };
+        let opener = match options.turns() {
             None => None,
             Some(_) => {
                 let (ask, asked) = sync_channel(1);
                 let (answer, answers) = sync_channel(1);
+                let work = writers.clone();
                 let open = move || {
                     rights::keep(Part::Files);
-                    open_files(scope, options, writers, &asked, &answer);
+                    open_files(scope, options, &work, &asked, &answer);
                 };
                 spawn(scope, "icecore-files", open)?;
                 Some((ask, answers))
@@ -144,7 +161,12 @@ impl<'scope> Rotation<'scope> {
         };
         Ok(Self {
             writers,
-            rotate: options.rotate,
+            rotate: options.turns(),
+            triggers,
+            signals,
+            next_condition: Cell::default(),
+            flight: options.flight,
+            current: Cell::default(),
             session: RefCell::default(),
             handles: RefCell::default(),
             len_bytes: RefCell::default(),
@@ -167,19 +189,29 @@ impl<'scope> Rotation<'scope> {
         (writer, session): (Writer, SessionV1),
         messages: Receiver<ToWriter>,
     ) -> anyhow::Result<()> {
+        self.current.set((1, session.start_ns));
         *self.session.borrow_mut() = session;
         self.due.set(self.next_due());
         let (name, part) = match self.rotate {
             Some(_) => ("icecore-closer", Part::Closer),
             None => ("icecore-writer", Part::Writer),
         };
-        let (work, len_bytes) = (self.writers, Arc::clone(&self.len_bytes.borrow()));
+        let (work, len_bytes) = (self.writers.clone(), Arc::clone(&self.len_bytes.borrow()));
         let write = move || {
             rights::keep(part);
             work.write(output, writer, &messages, &len_bytes)
         };
         self.handles.borrow_mut().push(spawn(scope, name, write)?);
         Ok(())
+    }
+
+    /// Returns true if something asks, and is served now. A condition waits until the last history is as old as one may be: anybody may have a
+    /// process of some name, and make the condition hold again and again.
+    fn is_triggered(&self) -> bool {
+        let signalled = self.signals.as_ref().and_then(Signals::take);
+        signalled.into_iter().for_each(|trigger| _ = self.triggers.ask(trigger));
+        let is_early = || self.next_condition.get().is_some_and(|next| Instant::now() < next);
+        self.triggers.cause().is_some_and(|cause| cause != TriggerCause::CONDITION || !is_early())
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -198,9 +230,13 @@ impl<'scope> Rotation<'scope> {
         for handle in self.handles.into_inner() {
             last = join(handle)?.or(last);
         }
-        prune(options);
+        kept::prune(options);
         let (stored, output) = last.expect("bug: no file is open at the end");
-        Ok(Last { stored, output, before: self.before.get() })
+        let (number, began_ns) = self.current.get();
+        let signalled = self.signals.as_ref().and_then(Signals::take);
+        let trigger = self.triggers.take().or(signalled);
+        let turned = Turned { number, began_ns, trigger };
+        Ok(Last { stored, output, before: self.before.get(), turned })
     }
 }
 
@@ -220,7 +256,8 @@ impl Files for Rotation<'_> {
         let bytes = self.len_bytes.borrow().load(Ordering::Relaxed);
         let is_large = rotate.bytes.is_some_and(|most| bytes >= most);
         let has_room = self.writers.unfinished.load(Ordering::Relaxed) < MAX_UNFINISHED;
-        self.is_asked.set((is_old || is_large) && has_room && ask.try_send(()).is_ok());
+        let is_due = is_old || is_large || self.is_triggered();
+        self.is_asked.set(is_due && has_room && ask.try_send(()).is_ok());
         false
     }
 
@@ -235,7 +272,14 @@ impl Files for Rotation<'_> {
         self.due.set(self.next_due());
         let now = Spent::now(sampler);
         let used = now.receipt_since(self.before.replace(now));
-        let end_reason = EndReason::ROTATED;
+        let trigger = if self.is_triggered() { self.triggers.take() } else { None };
+        let saved = self.flight.filter(|_| trigger.is_some());
+        if let Some(flight) = saved {
+            self.next_condition.set(Instant::now().checked_add(flight.lasts));
+        }
+        let end_reason = if saved.is_some() { EndReason::TRIGGERED } else { EndReason::ROTATED };
+        let (number, began_ns) = self.current.replace((self.current.get().0 + 1, at_ns));
+        let turned = Turned { number, began_ns, trigger };
         let spent = ReceiptV1 { end_ns: at_ns, end_reason, ring_high_water_bytes, ..used };
         let ago_ns = clock::monotonic_ns().saturating_sub(at_ns);
         let session = SessionV1 {
@@ -246,7 +290,7 @@ impl Files for Rotation<'_> {
         self.writers.unfinished.fetch_add(1, Ordering::Relaxed);
         // There is room: it is the first message.
         let _ = messages.try_send(ToWriter::Begin(Box::new(session)));
-        Turn { at_ns, spent, next: messages }
+        Turn { at_ns, spent, next: messages, turned }
     }
 }
 
@@ -254,7 +298,7 @@ impl Files for Rotation<'_> {
 fn open_files<'scope>(
     scope: &'scope Scope<'scope, '_>,
     options: &'scope Options,
-    writers: Writers<'scope>,
+    writers: &Writers<'scope>,
     asked: &Receiver<()>,
     answer: &SyncSender<Option<Next<'scope>>>,
 ) {
@@ -266,7 +310,7 @@ fn open_files<'scope>(
             Err(RecvTimeoutError::Disconnected) => break,
         };
         if is_asked {
-            let next = open(scope, &series, writers);
+            let next = open(scope, options, &series, writers.clone());
             if let Err(error) = &next {
                 summary::tell(&format!("error: {error:#}; the recording goes on in the same file"));
             }
@@ -274,24 +318,20 @@ fn open_files<'scope>(
                 break;
             }
         }
-        prune(options);
-    }
-}
-
-/// Removes the files that are not to be kept.
-fn prune(options: &Options) {
-    let removed = Series::of(options).prune(&options.keep, SystemTime::now());
-    for path in removed.iter().filter(|_| options.verbose) {
-        summary::tell(&format!("icecore-record: removed `{}` (--keep…)", path.display()));
+        kept::prune(options);
     }
 }
 
 fn open<'scope>(
     scope: &'scope Scope<'scope, '_>,
+    options: &Options,
     series: &Series,
     writers: Writers<'scope>,
 ) -> anyhow::Result<Next<'scope>> {
-    let output = Arc::new(Output::File(series.create()?));
+    let output = Arc::new(match options.flight {
+        Some(_) => Output::Memory,
+        None => Output::File(series.create()?),
+    });
     let writer = output.writer()?;
     let (messages, received) = sync_channel(WAITING);
     let len_bytes = Arc::<AtomicU64>::default();
@@ -306,35 +346,49 @@ fn open<'scope>(
 impl Writers<'_> {
     /// Writes a file; returns it if it is the last one.
     fn write(
-        self,
+        &self,
         output: Arc<Output>,
         writer: Writer,
         messages: &Receiver<ToWriter>,
         len_bytes: &AtomicU64,
     ) -> Option<(Stored, Arc<Output>)> {
-        match store::store(writer, messages, self.shared, len_bytes) {
-            Ended::Open(stored) => Some((stored, output)),
-            Ended::Closed(closed) => {
-                self.closed(&output, &closed);
-                self.unfinished.fetch_sub(1, Ordering::Relaxed);
-                None
-            }
+        let (stored, close) = match store::store(writer, messages, self.shared, len_bytes) {
+            Ended::Last(stored) => return Some((stored, output)),
+            Ended::Full(stored, close) => (stored, close),
+        };
+        let trigger = close.turned.trigger.clone();
+        match &self.history {
+            Some(history) => history.push(flight::Part::full(stored, close), trigger),
+            None => self.closed(&output, &stored.close(*close, self.shared.embedding), trigger),
         }
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+        None
     }
 
-    fn closed(self, output: &Output, Closed { samples, lost, bytes }: &Closed) {
+    fn closed(&self, output: &Output, Closed { samples, lost, bytes }: &Closed, trigger: Option<Trigger>) {
         let settled = output.settle();
         let called = output.called();
-        match bytes {
-            Ok(bytes) if !self.quiet => summary::tell(&format!(
-                "icecore-record: finished {called}: {}, {} lost, {}",
-                quantity::things(*samples, "sample"),
-                quantity::count(*lost),
-                quantity::bytes(*bytes)
-            )),
+        let told = match bytes {
+            Ok(bytes) => Ok(Written {
+                path: output.path().and_then(Path::to_str).map(str::to_owned),
+                samples: *samples,
+                lost: *lost,
+                bytes: *bytes,
+                text: format!(
+                    "finished {called}: {}, {} lost, {}",
+                    quantity::things(*samples, "sample"),
+                    quantity::count(*lost),
+                    quantity::bytes(*bytes)
+                ),
+            }),
+            Err(error) => Err(format!("cannot write {called}: {}", why_not(error))),
+        };
+        match &told {
+            Ok(Written { text, .. }) if !self.quiet => summary::tell(&format!("icecore-record: {text}")),
             Ok(_) => {}
-            Err(error) => summary::tell(&format!("error: cannot write {called}: {}", why_not(error))),
+            Err(why) => summary::tell(&format!("error: {why}")),
         }
+        trigger.inspect(|trigger| trigger.answer(told));
         if let Some(text) = settled.text(&called) {
             summary::tell(&format!("icecore-record: {text}"));
         }

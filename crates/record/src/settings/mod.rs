@@ -1,5 +1,6 @@
 //! The settings of a recording, as plain types. Nothing here looks at the machine, reads a command line or prints.
 
+mod condition;
 mod event;
 
 use std::ffi::OsString;
@@ -10,7 +11,11 @@ use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
 use crate::sys::tracefs::FieldKind;
 use crate::sys::user::User;
+pub use condition::{Compare, Condition, Metric};
 pub(crate) use event::{Edge, Event, Hook, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
+
+/// The parts of a history that is full, so that it loses at most so much of its length at once.
+pub(crate) const PARTS: u32 = 4;
 
 /// Whom to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +72,34 @@ pub struct Rotate {
     pub bytes: Option<u64>,
 }
 
-/// Which files of a recording that rotates stay.
+/// How much history stays in memory until something asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// It reaches at least so far back, unless it has too many bytes, and at most a quarter more.
+    pub lasts: Duration,
+    /// It has so many bytes at most.
+    pub bytes: u64,
+}
+
+impl Flight {
+    /// Returns how long and how large the parts are of which the history consists.
+    pub(crate) fn parts(self) -> Rotate {
+        Rotate { every: Some(self.lasts / PARTS), bytes: Some(self.bytes / u64::from(PARTS)) }
+    }
+}
+
+/// The socket by which the recorder is asked what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// None.
+    Nothing,
+    /// In a folder of the user, if there is one.
+    Usual,
+    /// At this path.
+    At(PathBuf),
+}
+
+/// Which files of a recording that writes several stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {
     /// So many at most, the one that is written included.
@@ -230,10 +262,16 @@ pub struct Options {
     pub output: Destination,
     /// When to go on in another file; `None` for one file.
     pub rotate: Option<Rotate>,
+    /// What stays in memory, so that nothing is written until something asks for it; `None`: all is written at once.
+    pub flight: Option<Flight>,
+    /// What asks for it.
+    pub when: Vec<Condition>,
     /// Which of these files stay.
     pub keep: Keep,
     /// The file that has the process id of the recorder while it records.
     pub pidfile: Option<PathBuf>,
+    /// Where it can be asked.
+    pub control: Control,
     /// Replace an existing file.
     pub force: bool,
     /// Print only errors.
@@ -263,6 +301,11 @@ impl Options {
         let fields = (0..=u8::MAX).zip(events).filter_map(field).collect();
         let events = WaitEvents { off_cpu: number(Of::OffCpu), run_delay: number(Of::RunDelay) };
         Pace { flush_ns: self.flush_ns, flush_bytes: self.flush_bytes, period_ns, events, fields }
+    }
+
+    /// Returns when a part of the recording ends and another one begins; `None` if it has one part.
+    pub(crate) fn turns(&self) -> Option<Rotate> {
+        self.rotate.or(self.flight.map(Flight::parts))
     }
 
     /// Returns true if all that a recorded thread runs is sampled, so that the report can compare the samples with the kernel's account

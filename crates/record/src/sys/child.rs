@@ -173,6 +173,13 @@ pub(crate) fn exit_code(status: std::process::ExitStatus) -> u8 {
     code as u8
 }
 
+/// Returns the name of the signal that ended a command; `None` if it ended by itself.
+pub(crate) fn ended_by(status: std::process::ExitStatus) -> Option<String> {
+    let signal = status.signal()?;
+    let name = signal_hook::low_level::signal_name(signal);
+    Some(name.map_or_else(|| format!("signal {signal}"), str::to_owned))
+}
+
 /// Sends SIGINT to the process group of a command that is in a session of its own.
 pub(crate) fn interrupt(child: &Child) {
     // SAFETY: takes no pointers; the child has not been waited for, so its id, which is that of its group, is its own.

@@ -2,6 +2,7 @@
 
 pub(crate) mod child;
 pub mod clock;
+pub(crate) mod control;
 pub(crate) mod fork;
 pub(crate) mod leftover;
 pub(crate) mod memory;
@@ -13,6 +14,7 @@ pub(crate) mod pty;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rights;
+pub(crate) mod sender;
 pub(crate) mod terminal;
 pub(crate) mod tracefs;
 pub(crate) mod usage;

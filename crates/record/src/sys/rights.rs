@@ -26,6 +26,8 @@ pub(crate) enum Part {
     Files,
     /// The writer of such a file, which also collects the names that belong into it.
     Closer,
+    /// The thread that writes a history which was held in memory: it makes a file, and does what a closer does.
+    Saver,
     /// The thread that compiles unwind tables, and gives them to the sampler.
     Tables,
     /// The thread that looks for frame pointers in files.
@@ -63,6 +65,7 @@ impl Part {
             Self::Files => {
                 return (CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHOWN, Self::Closer.capabilities().0);
             }
+            Self::Saver => Self::Files.capabilities().0 | Self::Closer.capabilities().0,
             // It reads what programs with JIT code wrote.
             Self::Closer => CapabilitySet::SYS_PTRACE,
             Self::Tables => CapabilitySet::BPF,

@@ -4,6 +4,7 @@ use std::sync::mpsc::SyncSender;
 
 use icecore_format::records::{Loss, ReceiptV1};
 
+use super::closing::Turned;
 use super::store::ToWriter;
 use crate::foreign::Process;
 use crate::kernel::census::Reading;
@@ -41,6 +42,7 @@ pub struct Turn {
     pub(crate) spent: ReceiptV1,
     /// The way to the writer of the next file.
     pub(crate) next: SyncSender<ToWriter>,
+    pub(crate) turned: Turned,
 }
 
 impl Chunk {

@@ -7,6 +7,7 @@ use icecore_format::records::{
 };
 use rustc_hash::FxHashMap;
 
+use super::triggers::Trigger;
 use crate::collect::files::{Carried, Extent, Omitted};
 use crate::collect::jit::JitCounts;
 use crate::collect::{Collected, Collector};
@@ -51,7 +52,19 @@ pub struct Close {
     /// Items lost, by cause.
     pub(super) losses: FxHashMap<Cause, u64>,
     /// What the main thread knows: the end, and what the recorder used meanwhile.
-    pub(super) spent: ReceiptV1,
+    pub(crate) spent: ReceiptV1,
+    pub(crate) turned: Turned,
+}
+
+/// What is known of a file that ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turned {
+    /// It is the first, the second, and so on.
+    pub(crate) number: u64,
+    /// When it began, ns `CLOCK_MONOTONIC`.
+    pub(crate) began_ns: u64,
+    /// What asked for it.
+    pub(crate) trigger: Option<Trigger>,
 }
 
 impl Closing {

@@ -8,3 +8,4 @@ mod jitter;
 pub mod pump;
 pub(crate) mod stop;
 pub mod store;
+pub mod triggers;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
-use icecore_format::records::{LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1, SessionV1};
+use icecore_format::records::{
+    LeftOut, LeftOutV1, Loss, LossesV1, Omission, Payload, ReceiptV1, SessionV1, TriggerV1,
+};
 use icecore_format::write::Writer;
 
 use super::closing::{Close, Embedded, last_losses, left_out};
@@ -32,23 +34,29 @@ pub(crate) struct Closed {
     pub(crate) bytes: Result<u64, icecore_format::Error>,
 }
 
-/// A file whose writer has ended.
+/// A file whose writer has ended. It has no receipt yet.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It has no receipt yet.
-    Open(Stored),
-    Closed(Closed),
+    /// Nothing follows.
+    Last(Stored),
+    /// Another file follows.
+    Full(Stored, Box<Close>),
+}
+
+/// What to embed of the images of a file that another one follows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Embedding<'a> {
+    pub(crate) embed: Embed,
+    pub(crate) max_bytes: u64,
+    /// The disk refused a block.
+    pub(crate) refused: &'a AtomicBool,
 }
 
 /// What writers share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shared<'a> {
-    /// The disk refused a block.
-    pub(crate) refused: &'a AtomicBool,
     pub(crate) counts: &'a Counts,
-    /// What to embed of the images of a file that another one follows.
-    pub(crate) embed: Embed,
-    pub(crate) max_bytes: u64,
+    pub(crate) embedding: Embedding<'a>,
 }
 
 /// The file, and what the disk refused.
@@ -67,6 +75,8 @@ pub(crate) struct Stored {
     images_end: u32,
     /// Bytes of the file that are pieces of other files.
     pub(crate) pieces_bytes: u64,
+    /// The samples and the losses of its receipt.
+    pub(crate) counted: (u64, u64),
 }
 
 /// Returns the id after the last image that a batch defines; 0 if it defines none.
@@ -86,26 +96,36 @@ pub(crate) fn store(
     len_bytes: &AtomicU64,
 ) -> Ended {
     let mut stored = Stored::new(writer);
-    shared.counts.note_file(stored.len_bytes());
+    let Shared { counts, embedding: Embedding { refused, .. } } = shared;
+    counts.note_file(stored.len_bytes());
     for message in messages {
         match message {
-            ToWriter::Begin(session) => stored.begin(&session, shared.refused),
+            ToWriter::Begin(session) => stored.begin(&session, refused),
             ToWriter::Batch(batch) => {
-                stored.take(&batch, shared.refused);
-                shared.counts.note_file(stored.len_bytes());
+                stored.take(&batch, refused);
+                counts.note_file(stored.len_bytes());
                 len_bytes.store(stored.len_bytes(), Ordering::Relaxed);
             }
-            ToWriter::Close(close) => return Ended::Closed(stored.close(*close, shared)),
+            ToWriter::Close(close) => return Ended::Full(stored, close),
         }
     }
-    Ended::Open(stored)
+    Ended::Last(stored)
 }
 
 impl Stored {
-    fn new(writer: Writer) -> Self {
+    pub(crate) fn new(writer: Writer) -> Self {
         let (failure, files_refused) = Default::default();
-        let (samples_refused, names_refused, images_end, pieces_bytes) = Default::default();
-        Self { writer, failure, samples_refused, names_refused, files_refused, images_end, pieces_bytes }
+        let (samples_refused, names_refused, images_end, pieces_bytes, counted) = Default::default();
+        Self {
+            writer,
+            failure,
+            samples_refused,
+            names_refused,
+            files_refused,
+            images_end,
+            pieces_bytes,
+            counted,
+        }
     }
 
     fn begin(&mut self, session: &SessionV1, refused: &AtomicBool) {
@@ -135,17 +155,28 @@ impl Stored {
     }
 
     /// Names what samples of the file hit, and finishes the file, while others are written.
-    fn close(mut self, close: Close, shared: Shared<'_>) -> Closed {
+    pub(crate) fn close(mut self, close: Close, embedding: Embedding<'_>) -> Closed {
         usage::lower_priority();
-        let Close { closing, totals, losses, spent } = close;
-        let Shared { refused, embed, max_bytes, .. } = shared;
+        let ReceiptV1 { samples, lost, .. } = self.end(close, embedding, None);
+        Closed { samples, lost, bytes: self.finish() }
+    }
+
+    /// Names what samples of the file hit, and writes all but index and tail; returns the receipt.
+    pub(crate) fn end(
+        &mut self,
+        close: Close,
+        embedding: Embedding<'_>,
+        trigger: Option<&TriggerV1>,
+    ) -> ReceiptV1 {
+        let Close { closing, totals, losses, spent, turned: _ } = close;
+        let Embedding { embed, max_bytes, refused } = embedding;
         let mut goes_on = || !refused.load(Ordering::Relaxed);
         let embedded = closing.embed(embed, max_bytes, &mut |batch| self.take(&batch, refused), &mut goes_on);
         let lost = losses.iter().filter(|(cause, _)| cause.is_sample()).map(|(_, count)| count).sum::<u64>();
         let receipt = self.receipt(totals.samples, lost, spent);
         let last_losses = self.last_losses(receipt.end_ns, &embedded);
-        let bytes = self.finish(&left_out(&embedded), &last_losses, &receipt);
-        Closed { samples: receipt.samples, lost: receipt.lost, bytes }
+        self.complete(&left_out(&embedded), &last_losses, trigger, &receipt);
+        receipt
     }
 
     /// Returns the number of samples that the disk refused.
@@ -196,27 +227,40 @@ impl Stored {
         LeftOutV1::from_rows(&rows.collect::<Vec<_>>())
     }
 
-    /// Writes the losses, the skipped files, the receipt, index and tail; returns the length of the file, bytes.
-    ///
-    /// # Errors
-    /// The first error of the disk. Even then, as much as fits is written.
-    pub(crate) fn finish(
-        mut self,
+    /// Writes the losses, the skipped files, the trigger and the receipt: as much as fits.
+    pub(crate) fn complete(
+        &mut self,
         left_out: &[LeftOut],
         losses: &[Loss],
+        trigger: Option<&TriggerV1>,
         receipt: &ReceiptV1,
-    ) -> Result<u64, icecore_format::Error> {
+    ) {
         let left_out = self.left_out(left_out);
         let appended = [
             self.append(&left_out),
             self.append(&LossesV1::from_rows(losses)),
-            self.writer.append(receipt).map(drop),
+            trigger.map_or(Ok(()), |trigger| self.append(trigger)),
+            self.append(receipt),
         ];
+        self.failure = self.failure.take().or(appended.into_iter().find_map(Result::err));
+        self.counted = (receipt.samples, receipt.lost);
+    }
+
+    /// Writes index and tail; returns the length of the file, bytes.
+    ///
+    /// # Errors
+    /// The first error of the disk. Even then, as much as fits is written.
+    pub(crate) fn finish(self) -> Result<u64, icecore_format::Error> {
         let finished = self.writer.finish();
-        match self.failure.or(appended.into_iter().find_map(Result::err)) {
-            Some(failure) => Err(failure),
-            None => finished,
-        }
+        self.failure.map_or(finished, Err)
+    }
+
+    /// Appends all of a file in memory to another one.
+    ///
+    /// # Errors
+    /// The first error of the disk.
+    pub(crate) fn append_to(&self, writer: &mut Writer) -> Result<(), icecore_format::Error> {
+        writer.append_all(&self.writer)
     }
 
     fn append(&mut self, payload: &impl Payload) -> Result<(), icecore_format::Error> {

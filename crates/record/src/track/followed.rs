@@ -25,7 +25,7 @@ impl Followed {
                 tgids.insert(head.tgid);
                 self.ended.remove(&head.tgid);
             }
-            Event::Exit { head, whole_group: true } => {
+            Event::Exit { head, whole_group: true, .. } => {
                 self.ended.insert(head.tgid, head.time_ns);
             }
             _ => {}
@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn exit(tgid: u32, time_ns: u64) -> Event<'static> {
-        Event::Exit { head: head(tgid, time_ns), whole_group: true }
+        Event::Exit { head: head(tgid, time_ns), whole_group: true, status: 0 }
     }
 
     #[test]

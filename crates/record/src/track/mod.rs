@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub mod batch;
+pub(crate) mod conditions;
 mod counters;
 pub(crate) mod floods;
 pub(crate) mod followed;

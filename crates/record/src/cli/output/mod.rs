@@ -28,6 +28,8 @@ pub(crate) enum Output {
     File(OwnFile),
     /// Stdout, a pipe or a file; the recorder only appends.
     Stdout(File),
+    /// Nowhere yet: it is held in memory.
+    Memory,
 }
 
 /// The file of a recording. Dropping it removes the file unless [`OwnFile::keep`] was called.
@@ -51,6 +53,7 @@ impl Output {
     /// Opens stdout, or creates the file with mode 0600. It does not replace an existing file without `--force`.
     pub(crate) fn create(options: &Options) -> anyhow::Result<Self> {
         match &options.output {
+            _ if options.flight.is_some() => Ok(Self::Memory),
             Destination::File(_) | Destination::NewFile if options.rotate.is_some() => {
                 Series::of(options).create().map(Self::File)
             }
@@ -70,13 +73,17 @@ impl Output {
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(own) => Some(&own.path),
-            Self::Stdout(_) => None,
+            Self::Stdout(_) | Self::Memory => None,
         }
     }
 
     /// Returns the name of the destination for messages.
     pub(crate) fn called(&self) -> String {
-        self.path().map_or_else(|| "stdout".to_owned(), |path| format!("`{}`", path.display()))
+        match self {
+            Self::File(own) => format!("`{}`", own.path.display()),
+            Self::Stdout(_) => "stdout".to_owned(),
+            Self::Memory => "memory".to_owned(),
+        }
     }
 
     /// Finds out where the finished recording is, and copies it if its name was removed.
@@ -88,7 +95,7 @@ impl Output {
                 let _ = own.file.unlock();
                 settled
             }
-            Self::Stdout(_) => Settled::AsAsked,
+            Self::Stdout(_) | Self::Memory => Settled::AsAsked,
         }
     }
 
@@ -98,6 +105,7 @@ impl Output {
         let writer = match self {
             Self::File(own) => Writer::create(own.file.try_clone()?, uuid),
             Self::Stdout(stdout) => Writer::stream(stdout.try_clone()?, uuid),
+            Self::Memory => Writer::in_memory(uuid),
         };
         Ok(writer?)
     }
@@ -106,7 +114,7 @@ impl Output {
     pub(crate) fn keep(&self) -> anyhow::Result<()> {
         match self {
             Self::File(own) => own.keep(),
-            Self::Stdout(_) => Ok(()),
+            Self::Stdout(_) | Self::Memory => Ok(()),
         }
     }
 }

@@ -58,6 +58,8 @@ pub enum Event<'a> {
     Exit {
         head: Head<'a>,
         whole_group: bool,
+        /// How the thread ended, as wait(2) has it.
+        status: u32,
     },
     /// A walk came to code without unwind tables.
     NoTable(NoTable),
@@ -388,7 +390,8 @@ pub fn decode(bytes: &[u8]) -> Result<Event<'_>, Undecodable> {
         record_type::RECORD_COMM => Event::Comm { head },
         record_type::RECORD_EXIT => {
             let whole_group = u16_at(bytes, offset_of!(task_record, whole_group)).ok_or(short)? != 0;
-            Event::Exit { head, whole_group }
+            let status = u32_at(bytes, offset_of!(task_record, parent_tgid)).ok_or(short)?;
+            Event::Exit { head, whole_group, status }
         }
         record_type::RECORD_CGROUP => {
             let path = bytes.get(offset_of!(cgroup_record, path)..size_of::<cgroup_record>()).ok_or(short)?;

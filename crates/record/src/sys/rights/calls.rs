@@ -183,6 +183,7 @@ pub(super) fn limit(part: Part) -> Result<(), seccompiler::Error> {
         | Part::Writer
         | Part::Files
         | Part::Closer
+        | Part::Saver
         | Part::Tables
         | Part::Helper => compiled(&[NEVER], fails, SeccompAction::Allow),
     }?)

@@ -44,6 +44,7 @@ impl Digest {
             values.push((Counter::CGROUPS_LEFT_OUT, self.read_cgroups()));
             self.counting.next = Some(begun + rest(cpu_ns));
         }
+        self.asks.extend(self.conditions.reading(reading.time_ns, &values));
         self.tracker.machine(reading.time_ns, values);
     }
 

@@ -12,13 +12,14 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
-use icecore_format::records::{Cause, Loss, Omission};
+use icecore_format::records::{Cause, Loss, Omission, TriggerCause};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chunk::{Chunk, Turn};
 use super::closing::{Close, Closing, Embedded, put_jit};
 use super::counts::Counts;
 use super::store::ToWriter;
+use super::triggers::{Trigger, Triggers};
 use crate::collect::Collector;
 use crate::foreign::Door;
 use crate::frame_pointers::FramePointers;
@@ -30,8 +31,9 @@ use crate::machine::cgroups::{Cgroups, Moved};
 use crate::machine::identity::Identities;
 use crate::machine::mounts::Mounts;
 use crate::proc::kallsyms::{Kallsyms, KernelFunction};
-use crate::settings::{Embed, Pace};
+use crate::settings::{Condition, Embed, Pace};
 use crate::sys::{clock, usage};
+use crate::track::conditions::Conditions;
 use crate::track::floods::Floods;
 use crate::track::followed::Followed;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
@@ -68,6 +70,10 @@ pub struct Wishes<'a> {
     pub refused: &'a AtomicBool,
     /// Takes the counts so far.
     pub counts: &'a Counts,
+    /// Conditions that ask for the history.
+    pub when: &'a [Condition],
+    /// Takes what asks.
+    pub triggers: &'a Triggers,
 }
 
 /// The processes, as known when recording begins.
@@ -117,6 +123,8 @@ pub fn digest(
         losses: FxHashMap::default(),
         floods: Floods::default(),
         counting: Counting::default(),
+        conditions: Conditions::new(wishes.when),
+        asks: Vec::new(),
         tell: wishes.tell,
         batches,
         turns: VecDeque::new(),
@@ -130,6 +138,9 @@ pub fn digest(
         // The first block of the file must be written before any batch.
         if digest.has_file && digest.tracker.is_due(clock::monotonic_ns()) {
             digest.flush(Flush::Batch);
+        }
+        for what in digest.asks.drain(..) {
+            wishes.triggers.ask(Trigger::new(TriggerCause::CONDITION, what));
         }
     }
     digest.tracker.end_all_waits();
@@ -174,6 +185,9 @@ struct Digest {
     losses: FxHashMap<Cause, u64>,
     floods: Floods,
     counting: Counting,
+    conditions: Conditions,
+    /// What holds of the conditions, and has not been passed on.
+    asks: Vec<String>,
     tell: fn(&str),
     batches: SyncSender<ToWriter>,
     /// Files that end when all events up to their end are settled.
@@ -230,7 +244,7 @@ impl Digest {
         self.tracker.event(merged.as_ref().unwrap_or(event));
         match event {
             Event::Interpreted(taken) => self.interpreters.hold(taken),
-            Event::Exec { head } | Event::Exit { head, whole_group: true } => {
+            Event::Exec { head } | Event::Exit { head, whole_group: true, .. } => {
                 self.interpreters.forget(head.tgid);
             }
             _ => {}
@@ -244,7 +258,35 @@ impl Digest {
             let held = |image| self.collector.as_ref()?.file(image);
             frame_pointers.miss(missed, &self.tracker, held);
         }
+        self.look(event);
         self.cgroup(event);
+    }
+
+    /// Looks whether a condition holds.
+    fn look(&mut self, event: &Event<'_>) {
+        if self.conditions.is_empty() {
+            return;
+        }
+        let comm = |tgid| String::from_utf8_lossy(self.tracker.comm(tgid).unwrap_or_default());
+        match event {
+            Event::Process(process) => {
+                let comm = comm(process.tgid).into_owned();
+                self.conditions.process(process, &comm);
+            }
+            Event::Exit { head, whole_group: true, status } => {
+                let comm =
+                    if head.tid == head.tgid { String::from_utf8_lossy(head.comm) } else { comm(head.tgid) };
+                self.asks.extend(self.conditions.exit(&comm, head.tgid, *status));
+            }
+            Event::Wait(wait) => {
+                let ns = wait.head.time_ns.saturating_sub(wait.ready_ns.max(wait.began_ns));
+                let comm = String::from_utf8_lossy(wait.head.comm);
+                self.asks.extend(self.conditions.waited(&comm, wait.head.tid, ns));
+            }
+            _ => {}
+        }
+        // One asks for all of them.
+        self.asks.truncate(1);
     }
 
     fn cgroup(&mut self, event: &Event<'_>) {
@@ -359,13 +401,13 @@ impl Digest {
     /// Ends the file with what is settled, and begins the next one. The writer of the old file finishes it meanwhile.
     fn turn(&mut self, turn: Turn) {
         self.flush(Flush::OfFile);
-        let Turn { spent, next, .. } = turn;
+        let Turn { spent, next, turned, .. } = turn;
         let (totals, losses) = (self.totals(), self.losses_of_file());
         let closing = self.closing(false);
         self.interpreters.turn(self.complete_until_ns);
         self.samples_before += totals.samples;
         self.lost_before = self.losses.clone();
-        let close = Box::new(Close { closing, totals, losses, spent });
+        let close = Box::new(Close { closing, totals, losses, spent, turned });
         // The writer of the old file takes this and nothing more.
         let _ = std::mem::replace(&mut self.batches, next).send(ToWriter::Close(close));
     }

@@ -107,6 +107,11 @@ impl Tracker {
         self.account.begin(began_ns);
     }
 
+    /// Returns the name of a process that lives, as far as events have told.
+    pub(crate) fn comm(&self, tgid: u32) -> Option<&[u8]> {
+        self.live.processes.get(&tgid).map(|process| &*process.comm)
+    }
+
     /// Notes an event of the ring.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event {
@@ -119,7 +124,7 @@ impl Tracker {
             }
             Event::Exec { head } => self.change(Change::EXEC, head, 0, false),
             Event::Comm { head } => self.change(Change::COMM, head, 0, false),
-            Event::Exit { head, whole_group } => {
+            Event::Exit { head, whole_group, .. } => {
                 self.end_waits(head.tid);
                 self.change(Change::EXIT, head, 0, *whole_group);
             }

@@ -214,7 +214,7 @@ fn a_renamed_thread_is_a_second_task() {
     let mut tracker = tracker();
     sampled(&mut tracker, 1);
     tracker.event(&Event::Comm { head: Head { comm: b"other", ..head(2) } });
-    tracker.event(&Event::Exit { head: head(3), whole_group: true });
+    tracker.event(&Event::Exit { head: head(3), whole_group: true, status: 0 });
     tracker.settle(u64::MAX);
     let batch = tracker.take_batch();
     let changes = rows(&batch.lifecycle, |view| view.rows().map(|row| row.change).collect::<Vec<_>>());

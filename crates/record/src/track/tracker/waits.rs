@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(samples(&mut tracker).len(), 2, "the kernel said so");
         tracker.file.waits.clear();
         wait(&mut tracker, 5_000, 7, true);
-        tracker.event(&Event::Exit { head: head(6_000), whole_group: false });
+        tracker.event(&Event::Exit { head: head(6_000), whole_group: false, status: 0 });
         assert_eq!(samples(&mut tracker).len(), 2, "the thread has ended");
         tracker.file.waits.clear();
         for number in 0..=MAX_DUE as u64 {
