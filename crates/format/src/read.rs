@@ -5,12 +5,14 @@
 //! | `scan` | from block to block where the index does not help |
 //! | `order` | the order of writing; what is missing in it |
 //! | `damage` | sentences about what is missing |
+//! | [`growing`] | a file that is being written, block by block |
 //!
 //! The file is mapped, not copied. If another program cuts it short while it is mapped, the operating
 //! system ends the reader with SIGBUS: do not read a recording while something truncates it. (The
 //! recorder only appends.)
 
 mod damage;
+pub mod growing;
 mod order;
 mod scan;
 
