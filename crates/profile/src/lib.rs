@@ -27,10 +27,12 @@
 //! | [`recording`] | a recording as tables: checked, filtered; address spaces and cgroups at any moment |
 //! | [`stacks`] | samples as stacks of locations: counted, unwound, checked against the code |
 //! | [`named`] | stacks with names; the pipeline from a file to a profile |
+//! | [`live`] | a recording while it is written: the functions of the last seconds |
 //!
-//! A room uses rooms above it in this list, and none below. Every stage is a function of its input, keeps no state and gives the same
+//! A room uses rooms above it in this list, and none below. Every stage but `live` is a function of its input, keeps no state and gives the same
 //! bytes for any number of threads. Nothing here prints, reads settings or knows a command line.
 
+pub mod live;
 pub mod map;
 pub mod named;
 pub mod recording;

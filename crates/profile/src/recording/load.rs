@@ -1,6 +1,7 @@
 //! Loads a recording into tables. Samples stay in their blocks until [`crate::stacks::hits`] counts them.
 
 pub mod by_id;
+pub mod growing;
 pub mod held;
 pub mod needed;
 pub mod outline;

@@ -56,6 +56,25 @@ impl<T> ById<T> {
         }
     }
 
+    /// Removes the first rows, so that `most` stay; returns the id of the first one that stays.
+    pub fn keep_last(&mut self, most: usize) -> u32 {
+        let mut more = self.len().saturating_sub(most);
+        self.runs.retain_mut(|run| {
+            let gone = more.min(run.rows.len());
+            more -= gone;
+            run.rows.drain(..gone);
+            // Ids of rows that are there fit.
+            run.first = run.first.saturating_add(gone as u32);
+            !run.rows.is_empty()
+        });
+        let mut before = 0;
+        for run in &mut self.runs {
+            run.before = before;
+            before += run.rows.len();
+        }
+        self.runs.first().map_or(u32::MAX, |run| run.first)
+    }
+
     /// Finds the row of an id; `None` if its block is missing.
     pub fn find(&self, id: u32) -> Option<&T> {
         self.find_at(id).map(|(_, row)| row)
@@ -107,6 +126,20 @@ mod tests {
             [0, 2, 6].map(|id| table.find_at(id)),
             [Some((0, &'a')), Some((2, &'c')), Some((3, &'f'))]
         );
+    }
+
+    #[test]
+    fn the_last_rows_stay_with_their_ids() {
+        let mut table = ById::from_blocks(vec![(1, vec!['a', 'b', 'c']), (8, vec!['d', 'e'])]);
+        assert_eq!(table.keep_last(5), 1);
+        assert_eq!((table.keep_last(3), table.len()), (3, 3));
+        assert_eq!(
+            [2, 3, 8, 9].map(|id| table.find_at(id)),
+            [None, Some((0, &'c')), Some((1, &'d')), Some((2, &'e'))]
+        );
+        assert_eq!((table.keep_last(1), table.keep_last(0)), (9, u32::MAX));
+        table.push(20, vec!['f']);
+        assert_eq!(table.find_at(20), Some((0, &'f')));
     }
 
     #[test]
