@@ -61,6 +61,7 @@ bench: setup-test build
 	python3 tests/bench/interpreters.py $(BIN)
 	python3 tests/bench/soak.py $(BIN)
 	python3 tests/bench/unattended.py $(BIN)
+	python3 tests/bench/follow.py $(BIN)
 	python3 tests/bench/cpus.py $(BIN)
 	$(CARGO) build --release -p icecore-tests --example trackers
 	$(BIN)/examples/trackers

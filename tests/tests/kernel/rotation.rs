@@ -265,3 +265,58 @@ fn root_a_signal_ends_the_last_file() {
         samples(&file, &[]);
     }
 }
+
+#[test]
+fn root_a_recording_is_followed_across_its_files_and_every_view_reads_the_open_one() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let busy = Running::new(&target(), &["shares", "60000"]);
+    let options = ["-q", "-a", "-F", "499", "--rotate", "2s", "-d", "9"];
+    let mut recorder = recorder(&dir, &options, &[]).spawn().expect("it runs");
+    wait_until("the first file is there", || !files(dir.path()).is_empty());
+    let first = files(dir.path()).remove(0);
+    let words = ["tui", "--follow", "--json", "--last", "all", "--interval", "300ms"].map(OsString::from);
+    let mut follower = Command::new(icecore_tests::machine::program("icecore-report"));
+    let follower = follower.args(words).arg(&first).stdout(Stdio::piped()).spawn().expect("it runs");
+    wait_until("there are two files", || files(dir.path()).len() >= 2);
+    let svg = dir.path().join("x.svg");
+    let views: [&[&OsStr]; 7] = [
+        &["summary".as_ref(), "--json".as_ref()],
+        &["top".as_ref()],
+        &["tree".as_ref()],
+        &["flame".as_ref(), "-o".as_ref(), svg.as_os_str(), "--force".as_ref()],
+        &["timeline".as_ref()],
+        &["folded".as_ref()],
+        &["health".as_ref()],
+    ];
+    for view in views {
+        // A file that has just begun has no samples yet, and the newest one may end meanwhile.
+        let mut open = 0;
+        wait_until("the view reads a file that is open", || {
+            let newest = files(dir.path()).into_iter().rfind(|path| path != &svg).expect("two");
+            let was_open = !json("info", &newest)["closed"].as_bool().unwrap_or(true);
+            let output = report_output(&[view, &[newest.as_os_str()]].concat());
+            open += u64::from(was_open && output.status.success());
+            open > 0
+        });
+    }
+    let status = recorder.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    let output = follower.wait_with_output().expect("it ends with the recording");
+    assert!(output.status.success());
+    let lines = text(&output.stdout);
+    let last: serde_json::Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["ended"], "the recording has ended: duration", "{last}");
+    let recorded = files(dir.path()).into_iter().filter(|path| path != &svg);
+    let samples: u64 =
+        recorded.map(|file| json("summary", &file)["samples"].as_u64().expect("a number")).sum();
+    let followed = last["total_samples"].as_u64().zip(last["samples_without_frames"].as_u64());
+    assert_eq!(followed.map(|(shown, without)| shown + without), Some(samples), "none twice, none missing");
+    let rows = last["rows"].as_array().expect("rows");
+    let named = rows
+        .iter()
+        .find(|row| row["name"] == "takes_half")
+        .expect("the program takes half of its time there");
+    assert!(named["reason"].is_null() && named["samples"].as_u64() > Some(500), "{named}");
+    assert!(rows.iter().any(|row| row["side"] == "kernel" && row["reason"].is_null()), "{last}");
+    drop(busy);
+}

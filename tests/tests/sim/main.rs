@@ -22,6 +22,7 @@ mod headers;
 mod install;
 mod interpreters;
 mod killed;
+mod live;
 mod long_stacks;
 mod merge;
 mod moving;

@@ -311,3 +311,23 @@ fn without_a_terminal_it_refuses_and_says_what_to_use() {
         assert!(said.starts_with("error: cannot ") && said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn a_recording_that_is_written_is_followed_until_q() {
+    let terminal = Terminal::new(phases());
+    let mut open = phases();
+    open.receipt = None;
+    open.write(&terminal.recording(), false).expect("written");
+    let first = terminal.start("--follow --last 500ms --interval 200ms");
+    // The last half second, of which the process `cc` has the samples.
+    assert!(
+        first.contains("100% is 500.0 ms in 500 samples of 500.0 ms, until 2.00 s after the start"),
+        "{first}"
+    );
+    assert!(first.contains("tool+0x1450") && !first.contains("make"), "{first}");
+    let whole = terminal.after("w", "w the last seconds");
+    assert!(whole.contains("2,000 samples") && whole.contains("make"), "{whole}");
+    terminal.after("w", "w the whole recording");
+    let end = terminal.after("q", "ended 0");
+    assert!(!end.contains("100% is"), "the terminal is as it was: {end}");
+}

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, archive, diff, edit, file, html, parquet, samples, serve, trend};
+use super::{Streams, archive, diff, edit, file, follow, html, parquet, samples, serve, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -73,8 +73,8 @@ commands! {
     Annotate: Typed<views::annotate::Args> => samples::annotate,
     /// Who calls whom, as an indented tree
     Tree: Typed<views::tree::Args> => samples::show,
-    /// Explore a recording on the terminal: filters, tables, trees, time
-    Tui: Typed<views::tui::Args> => samples::show,
+    /// Explore a recording on the terminal: filters, tables, trees, time; or follow one that is being written
+    Tui: Typed<views::tui::Args> => follow::tui,
     /// A flame graph as SVG
     Flame: Typed<views::flame::Args> => samples::show,
     /// One page for a browser, to explore one recording or compare two, without network

@@ -5,6 +5,7 @@ mod commands;
 mod diff;
 mod edit;
 mod file;
+mod follow;
 mod html;
 mod lookup;
 mod merged;

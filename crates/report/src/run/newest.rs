@@ -117,7 +117,7 @@ fn first_session(path: &Path) -> anyhow::Result<Parts> {
 }
 
 /// Returns the files in a folder that are called as recordings are, by name.
-fn recordings_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn recordings_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -11,17 +11,20 @@
 //! | `items` | the lines of a pane |
 //! | `words` | filters and amounts in words |
 //! | `draw` | the screen, drawn from `app` |
+//! | [`live`] | the table of a recording that is being written |
 //! | `terminal` | the only room that reads keys, writes to the terminal, and restores it |
 
 mod app;
 mod draw;
 mod items;
 mod keys;
+pub mod live;
 mod pane;
 mod terminal;
 mod words;
 
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use super::owners::{OwnerName, Owners};
 use super::{Error, Needs, Result, Screen, Shown, View};
@@ -31,6 +34,7 @@ use icecore_analysis::explore::{self, Explorer};
 use icecore_analysis::quality::{Quality, Verdict};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::events::{EventChoice, Meaning};
+use icecore_profile::recording::filter::Moment;
 use icecore_profile::recording::losses::other_losses;
 use icecore_profile::recording::spans::Spans;
 use icecore_profile::stacks::hits::{Apart, WaitsApart};
@@ -39,18 +43,69 @@ use icecore_text::quantity::things;
 
 /// The arguments of `tui`.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "icecore-report tui [OPTIONS] [FILE]...")]
+#[command(
+    override_usage = "icecore-report tui [OPTIONS] [FILE]...\n       icecore-report tui --follow [OPTIONS] <FILE>"
+)]
 #[command(after_help = "\
 Examples:
   icecore-report tui demo.icecore
   icecore-report tui demo.icecore --comm cc1 --from 10 --to 20
   icecore-report tui demo.icecore --event off-cpu         where threads waited (--off-cpu)
   ssh HOST icecore-record -a -d 10 -o - | icecore-report tui -
+  icecore-report tui --follow /var/lib/icecore            the last seconds, while it is recorded
+  icecore-report tui --follow demo.icecore --last 1m --comm cc1 | cat
 
 Press ? for the keys. The recording is loaded once; the filters of this command line stay, and all others are answered \
 in memory. tui draws on a terminal of at least 80 columns and 24 lines; it has no JSON (--json): use top, tree or \
-timeline for it. With --color never it uses bold and reversed text only.")]
-pub struct Args {}
+timeline for it. With --color never it uses bold and reversed text only.
+
+--follow reads only what the recorder adds, and shows every --interval which functions the samples of the last --last hit, by \
+their innermost frames. Of a folder it follows the newest recording, and goes on with the next file of a rotation. Keys: w shows \
+the whole recording or the last seconds, q quits. If stdout is no terminal, it prints a table each time; with --json a line. It ends when \
+the recording ends. A recorder collects most names at the end of a file, so --follow takes them from files of this machine that are \
+proven to be the recorded ones.")]
+pub struct Args {
+    /// Show a recording that is being written: a table of the last seconds, again and again
+    #[arg(long)]
+    pub follow: bool,
+    /// With --follow: the time between two tables
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = stretch, requires = "follow")]
+    pub interval: Duration,
+    /// With --follow: the time that a table is about; `all`: the whole recording
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = last, requires = "follow")]
+    pub last: Last,
+    /// With --follow: the most rows where stdout is no terminal
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 20, requires = "follow")]
+    pub rows: usize,
+}
+
+/// What a table of a recording that is being written is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    /// The last seconds.
+    Stretch(Duration),
+    /// Everything since the recording began.
+    All,
+}
+
+/// The longest stretch of time that can be typed.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// The shortest one.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+fn stretch(text: &str) -> std::result::Result<Duration, String> {
+    let moment: Moment = text.parse()?;
+    let time = Duration::from_nanos(moment.ns);
+    if (SHORTEST..=LONGEST).contains(&time) {
+        Ok(time)
+    } else {
+        Err("must be between 100ms and 24h".to_owned())
+    }
+}
+
+fn last(text: &str) -> std::result::Result<Last, String> {
+    if text == "all" { Ok(Last::All) } else { stretch(text).map(Last::Stretch) }
+}
 
 impl View for Args {
     fn check(&self, screen: &Screen<'_>) -> Result<()> {

@@ -102,6 +102,17 @@ pub(super) fn draw(app: &mut App<'_>, color: bool, frame: &mut Frame<'_>) {
     clean(frame.buffer_mut());
 }
 
+/// Draws lines of text; the first two are a heading.
+pub(super) fn draw_lines(lines: &[String], frame: &mut Frame<'_>) {
+    let (area, buffer) = (frame.area(), frame.buffer_mut());
+    let look = Look { color: false };
+    for ((y, text), at) in (area.y..area.bottom()).zip(lines).zip(0..) {
+        let style = if at < 2 { look.bold() } else { Style::new() };
+        line(buffer, Rect { y, height: 1, ..area }, text, style);
+    }
+    clean(buffer);
+}
+
 /// Replaces whatever could steer the terminal.
 fn clean(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
