@@ -34,6 +34,7 @@ mod java;
 mod jit;
 mod jit_lines;
 #[cfg(target_arch = "x86_64")]
+mod live;
 mod made;
 mod mounts;
 mod named;

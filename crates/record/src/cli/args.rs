@@ -253,6 +253,12 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
 
+    /// Show on the terminal, every two seconds, which functions the samples of the last ten seconds hit, as `icecore-report tui --follow FILE`
+    /// does: the recorder starts the icecore-report that lies beside it, without any capability. q or Ctrl-C closes the table, and the recording
+    /// goes on until the next Ctrl-C. Not with a command, which has the terminal
+    #[arg(long, conflicts_with_all = ["quiet", "flight"])]
+    pub live: bool,
+
     /// Replace an existing file as soon as recording has begun. The new file belongs to the user who records and has mode 0600. A
     /// symbolic link stays: the file that it leads to is replaced
     #[arg(long)]

@@ -163,6 +163,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
             None if args.rotate.is_some() || args.flight.is_some() => Control::Usual,
             None => Control::Nothing,
         },
+        live: args.live,
         force: args.force,
         quiet: args.quiet,
         verbose: args.verbose,

@@ -32,8 +32,11 @@ impl<'a> Line<'a> {
     /// Makes a line that appears if stderr is a terminal that can erase a line, and no command runs, whose output it would disturb.
     pub(crate) fn new(options: &Options, counts: &'a Counts) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let is_wanted =
-            !options.quiet && options.command.is_empty() && !is_dumb && std::io::stderr().is_terminal();
+        let is_wanted = !options.quiet
+            && !options.live
+            && options.command.is_empty()
+            && !is_dumb
+            && std::io::stderr().is_terminal();
         Self { counts, is_wanted, next: Cell::new(Instant::now()) }
     }
 

@@ -10,6 +10,7 @@ use super::FAILED;
 use super::disk::why_not;
 use super::flight::{self, Saver};
 use super::rotate::{Last, Spent};
+use super::view::View;
 use crate::cli::output::{Output, Settled};
 use crate::cli::summary::{self, Ended};
 use crate::kernel::sampler::Sampler;
@@ -33,6 +34,8 @@ pub(super) struct End<'a> {
     pub(super) by_terminal: bool,
     /// Descendants of the targets that existed already and were not recorded.
     pub(super) left_out: usize,
+    /// What shows the recording.
+    pub(super) view: Option<View>,
 }
 
 /// Writes the receipt, closes the file, prints the summary, and waits for the command.
@@ -119,12 +122,14 @@ fn finish(
     options: &Options,
     sampler: &Sampler<'_>,
     (stored, output): (Stored, &Output),
-    end: End<'_>,
+    mut end: End<'_>,
     receipt: &ReceiptV1,
 ) -> bool {
     let (kept, pieces_bytes, refused) = (receipt.file_bytes, stored.pieces_bytes, stored.refused());
     let finished = stored.finish();
     let settled = output.settle();
+    // It gives the terminal back before the summary is printed.
+    end.view.take().into_iter().for_each(View::end);
     if let Err(error) = &finished {
         let takes_files = [Embed::Sections, Embed::All].contains(&options.embed);
         // Files are written after all samples.

@@ -13,6 +13,7 @@ mod replaced;
 mod rotate;
 mod service;
 mod targets;
+mod view;
 
 use std::cell::Cell;
 use std::io::IsTerminal as _;
@@ -55,6 +56,7 @@ use disk::with_remedy;
 use flight::Saver;
 use rotate::Rotation;
 use service::Service;
+use view::View;
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
 pub const FAILED: u8 = 2;
@@ -125,6 +127,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     }
     replaced::check(&events, keeper.door())?;
     let mut pidfile = options.pidfile.as_deref().map(Pidfile::planned).transpose()?;
+    let viewer = options.live.then(|| view::program(options)).transpose()?;
     let output = Arc::new(Output::create(options)?);
     let saver = Saver::begin(options)?;
     let history = saver.as_ref().map(Saver::history);
@@ -195,7 +198,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
-    let (pumped, digested, last, command) = thread::scope(|scope| {
+    let (pumped, digested, last, command, view) = thread::scope(|scope| {
         let (chunks_to, chunks) = sync_channel(WAITING);
         let (batches_to, batches) = sync_channel(WAITING);
         let (requested, refused, counts) = (stop.requested(), &refused, &*counts);
@@ -243,6 +246,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             return Err(error);
         }
         service.ready();
+        let view =
+            viewer.zip(output.path()).map(|(program, path)| View::start(&program, path)).transpose()?;
         let pumped = pump.run(&mut sampler, (begin, seen, census), command.as_mut());
         live::remove();
         service.stopping();
@@ -267,7 +272,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         drop(pump);
         let digested = join(tracker)?;
         let last = rotation.end(options)?;
-        anyhow::Ok((pumped?, digested, last, command))
+        anyhow::Ok((pumped?, digested, last, command, view))
     })?;
     // With --delay, probes are made when the notes are in the file already.
     sampler.take_notes().into_iter().for_each(|note| warn(options, &mut Vec::new(), note));
@@ -281,7 +286,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 
     let elapsed = Duration::from_nanos(pumped.end_ns.saturating_sub(pumped.began_ns));
     let by_terminal = stop.is_of_terminal();
-    let end = End { events: &events, elapsed, pumped, digested, exit_code: None, by_terminal, left_out };
+    let end =
+        End { events: &events, elapsed, pumped, digested, exit_code: None, by_terminal, left_out, view };
     let code = close(options, &sampler, (last, saver), end, command)?;
     Ok(hung.get().unwrap_or(code))
 }

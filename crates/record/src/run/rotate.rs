@@ -144,7 +144,8 @@ impl<'scope> Rotation<'scope> {
         (unfinished, triggers, signals): (&'scope AtomicUsize, &'scope Triggers, Option<Signals>),
         history: Option<Arc<History>>,
     ) -> anyhow::Result<Self> {
-        let writers = Writers { shared, unfinished, history, quiet: options.quiet };
+        let quiet = options.quiet || options.live;
+        let writers = Writers { shared, unfinished, history, quiet };
         let opener = match options.turns() {
             None => None,
             Some(_) => {

@@ -272,6 +272,8 @@ pub struct Options {
     pub pidfile: Option<PathBuf>,
     /// Where it can be asked.
     pub control: Control,
+    /// Show the functions of the last seconds on the terminal.
+    pub live: bool,
     /// Replace an existing file.
     pub force: bool,
     /// Print only errors.

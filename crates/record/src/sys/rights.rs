@@ -4,6 +4,8 @@
 
 mod calls;
 
+use std::io;
+
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
@@ -99,6 +101,13 @@ pub(crate) fn keep(part: Part) {
         let _ = set_capabilities(None, CapabilitySets { effective, permitted, inheritable });
     }
     let _ = calls::limit(part);
+}
+
+/// Gives up all capabilities, for this thread and for the programs that it runs, for good.
+pub(crate) fn keep_none() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
 /// Lets no program that this thread runs have more privileges than it has itself.
