@@ -16,6 +16,7 @@ use icecore_record::cli::summary::tell;
 use icecore_record::foreign::{Keeper, Process, Scan};
 use icecore_record::frame_pointers::FramePointers;
 use icecore_record::kernel::events;
+use icecore_record::kernel::feed::Feed;
 use icecore_record::kernel::sampler::{Sampler, WAYS};
 use icecore_record::run::WAITING;
 use icecore_record::settings::{Embed, Options};
@@ -79,6 +80,7 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
         sent_pages: Some(sampler.sent_pages()?),
         kernel_names: sampler.kernel_names(),
     };
+    let mut feed = Feed::Programs(Box::new(sampler));
     let nobody = Nobody::default();
     let chunks = thread::scope(|scope| {
         let (taken_to, taken) = sync_channel::<Chunk>(WAITING);
@@ -103,11 +105,11 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
             looks: Looks::default(),
             show: &|_| {},
         };
-        let mut seen = pump.look_around(&sampler, Scan::all(keeper.door()))?;
-        sampler.arm_sampling(&chosen, opened)?;
+        let mut seen = pump.look_around(&feed, Scan::all(keeper.door()))?;
+        feed.arm_sampling(&chosen, opened)?;
         let begin = Begin::Began(clock::monotonic_ns());
-        let census = pump.count(&sampler, &begin, &mut seen);
-        pump.run(&mut sampler, (begin, seen, census), None)?;
+        let census = pump.count(&feed, &begin, &mut seen);
+        pump.run(&mut feed, (begin, seen, census), None)?;
         drop(pump);
         let copies = copier.join().ok().context("bug: a thread panicked")?;
         tracker.end()?;

@@ -96,6 +96,9 @@ numbers! {
     TABLE_WALKS = 3,
     /// The kernel shows no addresses of its functions to the recorder (`kernel.kptr_restrict`, CAP_SYSLOG).
     KERNEL_ADDRESSES = 4,
+    /// The kernel runs no programs for the recorder, which has no privileges: perf events sample threads of its own user, in user mode alone.
+    /// There are no samples of the kernel, waits, probes, counters of processes, or functions of interpreters.
+    PROGRAMS = 5,
 }
 
 numbers! {

@@ -50,7 +50,8 @@ Examples:
   icecore-record cache --clear               remove unwind tables that it keeps
   icecore-report FILE                        shows where time went
 
-Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see processes of other users).
+Needs root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to see processes of other users). Without them it samples a command, or \
+processes of its user (-p, -t), in user mode alone, if kernel.perf_event_paranoid is at most 2, and says what is missing.
 
 SIGINT (Ctrl-C), SIGTERM and SIGHUP end the recording, and the file is complete (under nohup, SIGHUP is ignored). The recorder then \
 sends SIGTERM to the command and waits for it. After Ctrl-C it only waits, because the terminal has sent SIGINT to the command as \

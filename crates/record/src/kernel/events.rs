@@ -41,6 +41,16 @@ pub fn chosen(options: &Options, notes: &mut Vec<String>) -> Vec<Event> {
     events
 }
 
+/// Returns the events that the user wants, for a recording without privileges. Without a choice it is a timer: what it counts says how long
+/// processes ran, also in the kernel, where they are not sampled.
+pub fn chosen_without_privileges(options: &Options) -> Vec<Event> {
+    if !options.events.is_empty() {
+        return options.events.clone();
+    }
+    let source = Source::Counter { counter: Counter::CPU_CLOCK, rate: options.rate };
+    vec![Event { name: "cpu-clock".to_owned(), unit: "ns".to_owned(), source }]
+}
+
 /// Returns the counter that is sampled without a choice.
 fn default_counter(options: &Options, notes: &mut Vec<String>) -> Event {
     let first = options.cpus.first().copied().unwrap_or(0);
@@ -121,7 +131,8 @@ fn cannot_open(error: io::Error, name: &str, place: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot sample `{name}`{place}: {remedy}"))
 }
 
-fn check_rate(hz: u64) -> anyhow::Result<()> {
+/// Returns an error if the kernel takes no samples at this rate.
+pub(super) fn check_rate(hz: u64) -> anyhow::Result<()> {
     let name = "/proc/sys/kernel/perf_event_max_sample_rate";
     let limit = std::fs::read_to_string(name).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match limit {

@@ -13,7 +13,7 @@ use super::rotate::{Last, Spent};
 use super::view::View;
 use crate::cli::output::{Output, Settled};
 use crate::cli::summary::{self, Ended};
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::Feed;
 use crate::settings::{Embed, Event, Options};
 use crate::sys::pty::Relay;
 use crate::sys::{child, usage};
@@ -41,7 +41,7 @@ pub(super) struct End<'a> {
 /// Writes the receipt, closes the file, prints the summary, and waits for the command.
 pub(super) fn close(
     options: &Options,
-    sampler: &Sampler<'_>,
+    sampler: &Feed<'_>,
     (Last { mut stored, output, before, turned }, saver): (Last, Option<Saver>),
     mut end: End<'_>,
     command: Option<(Child, Option<Relay>)>,
@@ -120,7 +120,7 @@ pub(super) fn close(
 /// Finishes the file and prints the summary; returns false if the recording is not where it was asked for.
 fn finish(
     options: &Options,
-    sampler: &Sampler<'_>,
+    sampler: &Feed<'_>,
     (stored, output): (Stored, &Output),
     mut end: End<'_>,
     receipt: &ReceiptV1,

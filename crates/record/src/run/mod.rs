@@ -9,6 +9,7 @@ mod control;
 mod disk;
 mod flight;
 mod kept;
+mod privileges;
 mod replaced;
 mod rotate;
 mod service;
@@ -38,7 +39,8 @@ use crate::cli::summary;
 use crate::foreign::{Door, Keeper, Scan};
 use crate::frame_pointers::FramePointers;
 use crate::kernel::events::{self, Opened};
-use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
+use crate::kernel::feed::Feed;
+use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker, is_forbidden};
 use crate::proc::kallsyms;
 use crate::proc::scan;
 use crate::settings::{Event, Options, Start, Target, Unwind};
@@ -65,6 +67,10 @@ pub const WAITING: usize = 2;
 /// The note about the period of a timer.
 const VARIED: &str = "sampling intervals are jittered: every 8 samples, or 8 ms, each CPU gets another one, from a half to one and a half of the \
      period, so that no program runs in step with them";
+
+/// The note about the period of a timer that threads inherit.
+const EVEN: &str =
+    "sampling intervals are even: every thread is sampled after each period of its own CPU time";
 
 /// The note about a kernel without CONFIG_SECCOMP_FILTER.
 const ANY_CALL: &str = "this kernel refuses no system calls (CONFIG_SECCOMP_FILTER): the processes that read files of others may make any";
@@ -99,12 +105,27 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     options.notes.iter().for_each(|note| warn(options, &mut notes, note.clone()));
     let mut storage = [const { MaybeUninit::uninit() }; WAYS];
     let print = options.verbose.then_some((|_, text| summary::tell(&text)) as PrintCallback);
-    let events = events::chosen(options, &mut notes);
-    let mut sampler = Sampler::load(&mut storage, options, &events, print)?;
+    let mut notes_on_events = Vec::new();
+    let chosen = events::chosen(options, &mut notes_on_events);
+    let without;
+    let (options, events, mut sampler) = match Sampler::load(&mut storage, options, &chosen, print) {
+        Ok(sampler) => {
+            notes.append(&mut notes_on_events);
+            (options, chosen, Feed::Programs(Box::new(sampler)))
+        }
+        Err(error) if is_forbidden(&error) => {
+            let privileges::Without { options: fewer, events, source, note } =
+                privileges::without(options, error, keeper.door())?;
+            warn(options, &mut notes, note);
+            without = fewer;
+            (&without, events, Feed::Own(Box::new(source)))
+        }
+        Err(error) => return Err(error),
+    };
     // Loading takes most of the time before recording begins.
     stop.check()?;
     sampler.take_notes().into_iter().for_each(|note| warn(options, &mut notes, note));
-    if let Walker::Helper(why) = sampler.walker() {
+    if let Some(Walker::Helper(why)) = sampler.walker() {
         warn(options, &mut notes, format!("{why}: user stacks end at 127 frames, and are not copied"));
     }
     if options.user {
@@ -116,11 +137,15 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     if options.kernel && kallsyms::are_hidden() {
         notes.push("kernel addresses are hidden here (kernel.kptr_restrict, CAP_SYSLOG): kernel functions stay unnamed".into());
     }
-    let opened = events::open_sampling(options, &events, &mut notes)?;
-    let queues = events::open_queues()?;
+    let (opened, queues) = match &sampler {
+        Feed::Programs(_) => (events::open_sampling(options, &events, &mut notes)?, events::open_queues()?),
+        // They are opened for each thread of a target.
+        Feed::Own(_) => (Vec::new(), Vec::new()),
+    };
 
     if events.iter().any(|event| event.varied_period().is_some()) {
-        notes.push(VARIED.to_owned());
+        let varied = sampler.programs().map_or(EVEN, |_| VARIED);
+        notes.push(varied.to_owned());
     }
     if let Some(start) = options.start {
         warn(options, &mut notes, note_on_start(options, start));
@@ -293,11 +318,12 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
 }
 
 /// Lists what this kernel or the recorder's privileges do not give, of what the options need.
-fn missing_features(options: &Options, sampler: &Sampler<'_>) -> Vec<MissingFeature> {
+fn missing_features(options: &Options, sampler: &Feed<'_>) -> Vec<MissingFeature> {
     let waits_are_copied = matches!(sampler.stacks_of_waits(), StacksOfWaits::Copied(_));
     let takes_tables = options.user && options.unwind == Unwind::Auto;
     let missing = [
-        (sampler.walker() != Walker::Loop, MissingFeature::LOOP),
+        (sampler.programs().is_none(), MissingFeature::PROGRAMS),
+        (sampler.walker().is_some_and(|walker| walker != Walker::Loop), MissingFeature::LOOP),
         (waits_are_copied && options.user && options.off_cpu.is_some(), MissingFeature::TASK_WORK),
         (takes_tables && !sampler.walks_tables(), MissingFeature::TABLE_WALKS),
         (options.kernel && kallsyms::are_hidden(), MissingFeature::KERNEL_ADDRESSES),
@@ -306,7 +332,7 @@ fn missing_features(options: &Options, sampler: &Sampler<'_>) -> Vec<MissingFeat
 }
 
 /// Says what user stacks of waits lack here.
-fn note_on_stacks_of_waits(options: &Options, sampler: &Sampler<'_>) -> Option<String> {
+fn note_on_stacks_of_waits(options: &Options, sampler: &Feed<'_>) -> Option<String> {
     match sampler.stacks_of_waits() {
         _ if options.off_cpu.is_none() || !options.user => None,
         StacksOfWaits::ByThread => None,
@@ -333,11 +359,17 @@ fn note_on_start(options: &Options, start: Start) -> String {
 }
 
 /// Says how user stacks are taken.
-fn note_on_stacks(options: &Options, sampler: &Sampler<'_>) -> String {
+fn note_on_stacks(options: &Options, sampler: &Feed<'_>) -> String {
     let copied = "copied, unless all code of the process keeps frame pointers";
     match (sampler.walker(), options.unwind) {
-        (Walker::Helper(_), _) | (_, Unwind::Fp) => {
+        (Some(Walker::Helper(_)), _) | (_, Unwind::Fp) => {
             "user stacks are walked along frame pointers: code that keeps none hides its callers".to_owned()
+        }
+        (None, _) => {
+            format!(
+                "of user stacks at most {} KiB are copied, and the report unwinds them",
+                options.stack_bytes >> 10
+            )
         }
         (_, Unwind::Dwarf) => "user stacks are copied, and the report unwinds them".to_owned(),
         (_, Unwind::Auto) if sampler.walks_tables() => {
@@ -369,10 +401,13 @@ fn warn(options: &Options, notes: &mut Vec<String>, note: String) {
 /// Returns the processes that the tracker follows, and the lists that control which stacks the sampler copies.
 fn processes(
     options: &Options,
-    sampler: &Sampler<'_>,
+    sampler: &Feed<'_>,
     followed: Option<FxHashSet<u32>>,
     door: Door,
 ) -> anyhow::Result<Processes> {
+    let Some(sampler) = sampler.programs() else {
+        return Ok(Processes { followed, door, frame_pointers: None, sent_pages: None, kernel_names: None });
+    };
     let walks_deep = sampler.walker() == Walker::Loop;
     let judges = walks_deep && options.unwind.judges();
     let frame_pointers =
@@ -424,7 +459,7 @@ fn begin_file(
     options: &Options,
     (events, opened): (&[Event], Vec<Opened>),
     notes: Vec<String>,
-    sampler: &mut Sampler<'_>,
+    sampler: &mut Feed<'_>,
 ) -> anyhow::Result<(Writer, SessionV1, Begin)> {
     let mut writer = output.writer()?;
     let mut session = session::describe(options, events, notes, missing_features(options, sampler));

@@ -26,7 +26,7 @@ use super::kept;
 use super::{WAITING, join, spawn};
 use crate::cli::output::{Output, Series};
 use crate::cli::summary;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::Feed;
 use crate::settings::{Flight, Options, Rotate};
 use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
@@ -54,7 +54,7 @@ pub(super) struct Spent {
 
 impl Spent {
     /// Returns what it has used up to now.
-    pub(super) fn now(sampler: &Sampler<'_>) -> Self {
+    pub(super) fn now(sampler: &Feed<'_>) -> Self {
         let (own, runs) = (usage::own(), sampler.runs());
         let (user_cpu_ns, kernel_cpu_ns) = (own.user_cpu_ns, own.kernel_cpu_ns);
         Self { user_cpu_ns, kernel_cpu_ns, bpf_runs: runs.count, bpf_ns: runs.ns }
@@ -262,7 +262,7 @@ impl Files for Rotation<'_> {
         false
     }
 
-    fn turn(&self, at_ns: u64, sampler: &Sampler<'_>, ring_high_water_bytes: u64) -> Turn {
+    fn turn(&self, at_ns: u64, sampler: &Feed<'_>, ring_high_water_bytes: u64) -> Turn {
         let Next { output, len_bytes, messages, writer } = self.ready.take().expect("bug: no file is open");
         output.keep().expect("bug: the file has another name already");
         let mut handles = self.handles.borrow_mut();

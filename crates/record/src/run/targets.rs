@@ -5,7 +5,7 @@ use icecore_text::quantity::things;
 use rustc_hash::FxHashSet;
 
 use crate::cli::named as cli_named;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::Feed;
 use crate::proc::named::{self, Named};
 use crate::proc::scan;
 use crate::settings::Target;
@@ -13,7 +13,7 @@ use crate::sys::child::Paused;
 
 /// Puts the targets on the lists of the BPF programs; returns the recorded processes, or `None` for all.
 pub(super) fn add(
-    sampler: &Sampler<'_>,
+    sampler: &Feed<'_>,
     target: &Target,
     paused: Option<&Paused>,
 ) -> anyhow::Result<Option<FxHashSet<u32>>> {
@@ -36,7 +36,7 @@ pub(super) fn add(
 }
 
 /// Removes targets from the lists that ended before the programs could report their end; if none is left, the recording ends at once.
-pub(super) fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
+pub(super) fn forget_the_dead(sampler: &Feed<'_>, target: &Target) {
     if let Target::Processes(ids) | Target::Threads(ids) = target {
         ids.iter().filter(|id| !scan::is_alive(**id)).for_each(|id| sampler.forget(*id));
     }
@@ -45,7 +45,7 @@ pub(super) fn forget_the_dead(sampler: &Sampler<'_>, target: &Target) {
 /// Adds the processes to the targets that have got one of the names since the command line was checked. Returns the target with all that are
 /// there now, and a note on those that have the names; `None` if no names were typed.
 pub(super) fn add_named(
-    sampler: &Sampler<'_>,
+    sampler: &Feed<'_>,
     names: &[String],
     tgids: &mut FxHashSet<u32>,
 ) -> anyhow::Result<Option<(Target, String)>> {
@@ -66,7 +66,7 @@ pub(super) fn add_named(
 
 /// Adds the processes to the targets that descend from them, and returns how many. The programs that report forks run already: children
 /// that are born from now on are added by them.
-pub(super) fn add_children(sampler: &Sampler<'_>, tgids: &mut FxHashSet<u32>) -> anyhow::Result<usize> {
+pub(super) fn add_children(sampler: &Feed<'_>, tgids: &mut FxHashSet<u32>) -> anyhow::Result<usize> {
     let mut added = 0;
     loop {
         // A child that is not a target yet may fork while its parent is looked at.

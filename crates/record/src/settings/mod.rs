@@ -310,6 +310,37 @@ impl Options {
         self.rotate.or(self.flight.map(Flight::parts))
     }
 
+    /// Returns the options of a recording without privileges, with at most so many bytes of each stack; or what of these options needs
+    /// privileges.
+    pub(crate) fn without_privileges(&self, max_stack_bytes: u32) -> Result<Self, &'static str> {
+        let is_counter = |event: &Event| matches!(event.source, Source::Counter { .. });
+        match self.target {
+            Target::System => return Err("-a"),
+            Target::Cgroups(_) => return Err("--cgroup"),
+            Target::Processes(_) | Target::Threads(_) | Target::Command => {}
+        }
+        if self.off_cpu.is_some() {
+            return Err("--off-cpu");
+        }
+        if !self.user {
+            return Err("-K");
+        }
+        if !self.events.iter().all(is_counter) {
+            return Err("an event of -e that is no counter");
+        }
+        if !self.when.is_empty() {
+            return Err("--when");
+        }
+        Ok(Self {
+            kernel: false,
+            unwind: if self.unwind == Unwind::Fp { Unwind::Fp } else { Unwind::Dwarf },
+            audit: 0,
+            stack_bytes: self.stack_bytes.min(max_stack_bytes),
+            counters: None,
+            ..self.clone()
+        })
+    }
+
     /// Returns true if all that a recorded thread runs is sampled, so that the report can compare the samples with the kernel's account
     /// of its CPU time. That is not so for cgroups: a thread may be moved into a cgroup and out of it.
     pub(crate) fn accounts(&self) -> bool {

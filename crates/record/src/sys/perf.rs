@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use libbpf_sys::perf_event_attr;
 
@@ -52,13 +52,7 @@ pub enum Rate {
 /// Opens a counter that samples on one CPU; it does not run until a program is attached.
 pub(crate) fn open_sampling(counter: Counter, rate: Rate, cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = empty(counter.kind, counter.config);
-    match rate {
-        Rate::Frequency(hz) => {
-            attr.set_freq(1);
-            attr.__bindgen_anon_1.sample_freq = hz;
-        }
-        Rate::Period(units) => attr.__bindgen_anon_1.sample_period = units,
-    }
+    set_rate(&mut attr, rate);
     attr.set_disabled(1);
     attr.set_precise_ip(counter.precise.into());
     attr.set_exclude_user(u64::from(!counter.user));
@@ -128,6 +122,137 @@ pub(crate) fn open_mappings(cpu: u32) -> io::Result<OwnedFd> {
     open(&attr, cpu)
 }
 
+/// A thread of the recorder's own user on one CPU, whose events the kernel writes into memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnThread {
+    /// 0 for the caller.
+    pub(crate) tid: u32,
+    pub(crate) cpu: u32,
+    /// Threads and processes that it makes have the event, too.
+    pub(crate) inherits: bool,
+    /// The kernel wakes the recorder when this much waits, bytes.
+    pub(crate) wakeup_bytes: u32,
+}
+
+/// What comes with every record of an event of [`OwnThread`]: a sample has these fields in its head, other records have them at their end.
+const OF_OWN: u32 = libbpf_sys::PERF_SAMPLE_IDENTIFIER
+    | libbpf_sys::PERF_SAMPLE_TID
+    | libbpf_sys::PERF_SAMPLE_TIME
+    | libbpf_sys::PERF_SAMPLE_CPU;
+
+/// Opens an event that samples a thread in user mode, and needs no privileges. It does not run yet. A sample has its stack as far as frame
+/// pointers lead, and if `copied` is given, these registers and so many bytes of the stack.
+pub(crate) fn open_own_sampling(
+    counter: Counter,
+    rate: Rate,
+    thread: OwnThread,
+    copied: Option<(u64, u32)>,
+) -> io::Result<OwnedFd> {
+    let mut attr = empty(counter.kind, counter.config);
+    set_rate(&mut attr, rate);
+    attr.set_disabled(1);
+    attr.set_precise_ip(counter.precise.into());
+    attr.sample_type = u64::from(
+        OF_OWN
+            | libbpf_sys::PERF_SAMPLE_IP
+            | libbpf_sys::PERF_SAMPLE_PERIOD
+            | libbpf_sys::PERF_SAMPLE_CALLCHAIN,
+    );
+    if let Some((registers, bytes)) = copied {
+        attr.sample_type |= u64::from(libbpf_sys::PERF_SAMPLE_REGS_USER | libbpf_sys::PERF_SAMPLE_STACK_USER);
+        attr.sample_regs_user = registers;
+        attr.sample_stack_user = bytes;
+    }
+    open_own(attr, thread)
+}
+
+/// Opens an event that reports what a thread does: new threads and processes, programs, names, executable mappings, ends. It runs at once, and
+/// needs no privileges.
+pub(crate) fn open_own_tasks(thread: OwnThread) -> io::Result<OwnedFd> {
+    let mut attr = empty(libbpf_sys::PERF_TYPE_SOFTWARE, u64::from(libbpf_sys::PERF_COUNT_SW_DUMMY));
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    attr.sample_type = u64::from(OF_OWN);
+    open_own(attr, thread)
+}
+
+/// Returns an error if this user may not even sample threads of its own.
+pub(crate) fn check_own() -> io::Result<()> {
+    let any_cpu = u32::MAX;
+    open_own_tasks(OwnThread { tid: 0, cpu: any_cpu, inherits: false, wakeup_bytes: 0 }).map(drop)
+}
+
+fn open_own(mut attr: perf_event_attr, thread: OwnThread) -> io::Result<OwnedFd> {
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_exclude_callchain_kernel(1);
+    attr.set_inherit(u64::from(thread.inherits));
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = thread.wakeup_bytes;
+    attr.read_format = u64::from(libbpf_sys::PERF_FORMAT_LOST);
+    match open_of(&attr, thread.tid as i32, thread.cpu as i32) {
+        // Linux before 6.0 does not count for each event what was lost.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            attr.read_format = 0;
+            open_of(&attr, thread.tid as i32, thread.cpu as i32)
+        }
+        opened => opened,
+    }
+}
+
+/// Starts an event, and those that inherited it.
+pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the request has no argument; what is no perf event refuses it.
+    succeeded(unsafe { libc::ioctl(event.as_raw_fd(), IOC_ENABLE, 0) })
+}
+
+/// Lets an event write into the memory of another one of the same CPU.
+pub(crate) fn write_into(event: BorrowedFd<'_>, memory_of: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both are descriptors that are open; what is no perf event refuses the request.
+    succeeded(unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT, memory_of.as_raw_fd()) })
+}
+
+/// Returns the number by which records name an event.
+pub(crate) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes eight bytes at the address; what is no perf event refuses the request.
+    succeeded(unsafe { libc::ioctl(event.as_raw_fd(), IOC_ID, &raw mut id) })?;
+    Ok(id)
+}
+
+/// Reads what an event of [`OwnThread`] has counted, with those that inherited it; and how many of its records found no room, `None` before
+/// Linux 6.0.
+pub(crate) fn counted(event: BorrowedFd<'_>) -> io::Result<(u64, Option<u64>)> {
+    let mut values = [0_u64; 2];
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let read = unsafe { libc::read(event.as_raw_fd(), values.as_mut_ptr().cast(), size_of_val(&values)) };
+    match read {
+        ..8 => Err(io::Error::last_os_error()),
+        8..16 => Ok((values[0], None)),
+        _ => Ok((values[0], Some(values[1]))),
+    }
+}
+
+fn succeeded(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn set_rate(attr: &mut perf_event_attr, rate: Rate) {
+    match rate {
+        Rate::Frequency(hz) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = hz;
+        }
+        Rate::Period(units) => attr.__bindgen_anon_1.sample_period = units,
+    }
+}
+
 fn empty(kind: u32, config: u64) -> perf_event_attr {
     perf_event_attr { type_: kind, size: size_of::<perf_event_attr>() as u32, config, ..Default::default() }
 }
@@ -154,6 +279,12 @@ fn open_of(attr: &perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     }
 }
 
+/// `_IO('$', 0)` of uapi/linux/perf_event.h.
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+/// `_IO('$', 5)` of uapi/linux/perf_event.h.
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+/// `_IOR('$', 7, __u64 *)` of uapi/linux/perf_event.h.
+const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// `_IO('$', 1)` of uapi/linux/perf_event.h.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `_IOW('$', 4, __u64)` of uapi/linux/perf_event.h.

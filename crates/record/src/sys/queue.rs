@@ -1,13 +1,13 @@
-//! The memory into which a perf event writes its mapping reports.
+//! The memory into which perf events write their records.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The data of one queue, bytes: room for about 2,000 mappings between two drains.
+/// The data of a queue of mapping reports, bytes: room for about 2,000 mappings between two drains.
 const DATA_BYTES: usize = 256 << 10;
-/// The largest record that the kernel writes here: a report with the longest path.
+/// The largest mapping report: one with the longest path.
 const MAX_RECORD_BYTES: usize = 8 << 10;
 
 /// The result of draining a queue.
@@ -22,31 +22,41 @@ pub(crate) struct Drained {
 /// One CPU's queue.
 ///
 /// ```text
-///  base        base + page                          base + page + DATA_BYTES
+///  base        base + page                          base + page + data_bytes
 ///   | head tail | …old… [tail … unread … head) …free… |
 /// ```
 #[derive(Debug)]
 pub struct Queue {
     base: *mut u8,
     page: usize,
-    /// Keeps the perf event open.
-    _event: OwnedFd,
+    data_bytes: usize,
+    event: OwnedFd,
 }
 
 impl Queue {
-    /// Maps the queue of an event.
+    /// Maps the queue of an event that reports mappings.
     pub(crate) fn map(event: OwnedFd) -> io::Result<Self> {
+        Self::map_with(event, DATA_BYTES)
+    }
+
+    /// Maps the queue of an event, with so many bytes of data: pages whose number is a power of two.
+    pub(crate) fn map_with(event: OwnedFd, data_bytes: usize) -> io::Result<Self> {
         let page = super::usage::page_bytes() as usize;
         // SAFETY: a new mapping, placed by the kernel; checked below.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let fd = event.as_raw_fd();
-            libc::mmap(std::ptr::null_mut(), page + DATA_BYTES, access, libc::MAP_SHARED, fd, 0)
+            libc::mmap(std::ptr::null_mut(), page + data_bytes, access, libc::MAP_SHARED, fd, 0)
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), page, _event: event })
+        Ok(Self { base: base.cast(), page, data_bytes, event })
+    }
+
+    /// Returns the event.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 
     /// Moves all unread records to the end of `out`, each whole, each beginning with its
@@ -63,9 +73,9 @@ impl Queue {
         };
         let end = head.load(Ordering::Acquire);
         let start = tail.load(Ordering::Relaxed);
-        let len = (end.wrapping_sub(start) as usize).min(DATA_BYTES);
-        let at = start as usize % DATA_BYTES;
-        let first = len.min(DATA_BYTES - at);
+        let len = (end.wrapping_sub(start) as usize).min(self.data_bytes);
+        let at = start as usize % self.data_bytes;
+        let first = len.min(self.data_bytes - at);
         // SAFETY: both parts lie inside the data area, and the kernel does not write between tail and
         // head until the tail is moved below.
         unsafe {
@@ -77,8 +87,8 @@ impl Queue {
         let waiting = head.load(Ordering::Acquire).wrapping_sub(start) as usize;
         tail.store(end, Ordering::Release);
         Drained {
-            fill: waiting as f64 / DATA_BYTES as f64,
-            may_lack_some: waiting + MAX_RECORD_BYTES > DATA_BYTES,
+            fill: waiting as f64 / self.data_bytes as f64,
+            may_lack_some: waiting + MAX_RECORD_BYTES > self.data_bytes,
         }
     }
 }
@@ -86,6 +96,6 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: `base` is the mapping made in `map`, of this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.base.cast(), self.page + DATA_BYTES) };
+        unsafe { libc::munmap(self.base.cast(), self.page + self.data_bytes) };
     }
 }

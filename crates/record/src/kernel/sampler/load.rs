@@ -512,21 +512,31 @@ fn is_refused(error: &anyhow::Error) -> bool {
     refusals.iter().any(|refusal| refusal.to_string() == text)
 }
 
+/// The kernel does not let this process load programs, whatever they are. Holds what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Forbidden(String);
+
+/// Returns true if this is why programs cannot be loaded.
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Forbidden>().is_some()
+}
+
 fn explain_load(error: libbpf_rs::Error) -> anyhow::Error {
     let kind = error.kind();
     let error = anyhow::Error::new(error);
     let is_forbidden = kind == ErrorKind::PermissionDenied && !is_refused(&error);
     if is_forbidden && perf::has_privileges() {
-        error.context(
-            "cannot load the sampling programs: the recorder has the privileges, and the kernel forbids it all the same: its lockdown, a security module or a container's limits (-v shows what the kernel says)",
-        )
+        error.context(Forbidden(
+            "cannot load the sampling programs: the recorder has the privileges, and the kernel forbids it all the same: its lockdown, a security module or a container's limits (-v shows what the kernel says)".to_owned(),
+        ))
     } else if is_forbidden {
-        error.context(format!(
+        error.context(Forbidden(format!(
             "cannot load the sampling programs: {} (kernel.perf_event_paranoid is {}, kernel.unprivileged_bpf_disabled is {})",
             perf::PRIVILEGES,
             perf::sysctl("perf_event_paranoid"),
             perf::sysctl("unprivileged_bpf_disabled"),
-        ))
+        )))
     } else if is_refused(&error) {
         error.context(
             "cannot load the sampling programs: the kernel's verifier, or a security module, refuses them (-v shows what the kernel says)",

@@ -31,7 +31,7 @@ use crate::sys::perf;
 use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{MAX_TRUSTED, OfGo, OfInterpreters, SentPages, Trusted};
 pub use load::WAYS;
-pub(crate) use load::{has_btf, takes_preempted_probes};
+pub(crate) use load::{has_btf, is_forbidden, takes_preempted_probes};
 pub(crate) use tables::{Chunk, MAX_CHUNKS, MAX_TABLES, Table, Tables, bytes_of};
 
 /// The most refused instructions that a note names.

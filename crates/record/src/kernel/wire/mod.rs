@@ -577,15 +577,15 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&b| b == 0).next().unwrap_or_default()
 }
 
-fn u16_at(bytes: &[u8], off: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], off: usize) -> Option<u16> {
     bytes.get(off..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
 }
 
-fn u32_at(bytes: &[u8], off: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], off: usize) -> Option<u32> {
     bytes.get(off..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
 }
 
-fn u64_at(bytes: &[u8], off: usize) -> Option<u64> {
+pub(super) fn u64_at(bytes: &[u8], off: usize) -> Option<u64> {
     bytes.get(off..)?.first_chunk().map(|b| u64::from_ne_bytes(*b))
 }
 

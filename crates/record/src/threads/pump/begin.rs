@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{Progress, Pump, Reason, take_into};
 use crate::kernel::events::Opened;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::Feed;
 use crate::sys::child::Started;
 use crate::sys::clock;
-use crate::sys::poll;
 use crate::threads::chunk::Chunk;
 
 /// When sampling begins.
@@ -33,7 +32,7 @@ impl Pump<'_> {
     /// recording ends before, returns when sampling was to begin, and the reason.
     pub(super) fn begin(
         &self,
-        sampler: &mut Sampler<'_>,
+        sampler: &mut Feed<'_>,
         begin: Begin,
         seen: &mut Progress,
         command: Option<&mut Started>,
@@ -62,7 +61,7 @@ impl Pump<'_> {
 
     fn wait_until(
         &self,
-        sampler: &Sampler<'_>,
+        sampler: &Feed<'_>,
         at_ns: u64,
         seen: &mut Progress,
         mut command: Option<&mut Started>,
@@ -72,7 +71,7 @@ impl Pump<'_> {
         let ring = sampler.ring(take_into(&taken))?;
         while Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
-            poll::wait_for(&ring, left.min(seen.look_in()));
+            ring.wait(left.min(seen.look_in()));
             self.drain(sampler, &ring, &taken, seen, Some(Some(until)));
             (self.show)(Phase::Until(until));
             let reason = self.reason_to_end(sampler, None, command.as_deref_mut())?;

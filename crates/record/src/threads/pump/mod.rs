@@ -10,16 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use icecore_format::records::EndReason;
-use libbpf_rs::RingBuffer;
 
 use crate::foreign::Scan;
 use crate::kernel::census::Census;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::{Feed, Ring};
 use crate::kernel::sweep::Sweep;
 use crate::settings::{Event, Options, Target};
 use crate::sys::child::Started;
 use crate::sys::clock;
-use crate::sys::poll;
 use crate::sys::queue::Queue;
 use crate::sys::rights::{self, Part};
 use crate::threads::chunk::{Chunk, Turn};
@@ -67,7 +65,7 @@ pub trait Files {
     fn is_due(&self) -> bool;
 
     /// Begins the next file at a moment, ns `CLOCK_MONOTONIC`. The ring had this much in it at most since the last one began.
-    fn turn(&self, at_ns: u64, sampler: &Sampler<'_>, ring_high_water_bytes: u64) -> Turn;
+    fn turn(&self, at_ns: u64, sampler: &Feed<'_>, ring_high_water_bytes: u64) -> Turn;
 }
 
 /// What the main thread needs to pump.
@@ -107,7 +105,7 @@ pub struct Pumped {
 
 impl Pump<'_> {
     /// Passes on the processes that exist, as a scan finds them, and drains ring and queues between two steps of the scan.
-    pub fn look_around(&self, sampler: &Sampler<'_>, scan: Scan) -> anyhow::Result<Progress> {
+    pub fn look_around(&self, sampler: &Feed<'_>, scan: Scan) -> anyhow::Result<Progress> {
         let taken = Mutex::new(Vec::new());
         let mut seen = Progress::default();
         let ring = sampler.ring(take_into(&taken))?;
@@ -123,7 +121,7 @@ impl Pump<'_> {
 
     /// Begins to read the counters of processes. Unless the recording begins later, the first reading is made now: before the command
     /// runs, so that all that it does is in the difference of two readings.
-    pub fn count(&self, sampler: &Sampler<'_>, begin: &Begin, seen: &mut Progress) -> Census<'_> {
+    pub fn count(&self, sampler: &Feed<'_>, begin: &Begin, seen: &mut Progress) -> Census<'_> {
         let link = self.options.counters.and_then(|_| sampler.processes());
         let mut census = Census::new(link, self.options.counters.unwrap_or_default(), &self.options.target);
         if let Begin::Began(_) = begin {
@@ -138,7 +136,7 @@ impl Pump<'_> {
     /// [`Pump::count`].
     pub fn run(
         &self,
-        sampler: &mut Sampler<'_>,
+        sampler: &mut Feed<'_>,
         (begin, mut seen, mut census): (Begin, Progress, Census<'_>),
         mut command: Option<&mut Started>,
     ) -> anyhow::Result<Pumped> {
@@ -166,7 +164,7 @@ impl Pump<'_> {
                 seen.readings.extend(census.look(false, &mut |record| keep(&taken, record)));
                 let look_in = seen.look_in();
                 let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
-                poll::wait_for(&ring, left.min(look_in));
+                ring.wait(left.min(look_in));
                 self.drain(sampler, &ring, &taken, &mut seen, Some(until));
                 (self.show)(Phase::Since(begun));
                 if let Target::Cgroups(cgroups) = &self.options.target
@@ -220,7 +218,7 @@ impl Pump<'_> {
 
     fn reason_to_end(
         &self,
-        sampler: &Sampler<'_>,
+        sampler: &Feed<'_>,
         until: Option<Instant>,
         command: Option<&mut Started>,
     ) -> anyhow::Result<Option<Reason>> {
@@ -248,8 +246,8 @@ impl Pump<'_> {
     /// At most the bytes of one full ring, however fast it fills, and the time in which the tracker takes them.
     fn drain(
         &self,
-        sampler: &Sampler<'_>,
-        ring: &RingBuffer<'_>,
+        sampler: &Feed<'_>,
+        ring: &Ring<'_>,
         taken: &Mutex<Vec<u8>>,
         seen: &mut Progress,
         until: Option<Option<Instant>>,
@@ -265,17 +263,17 @@ impl Pump<'_> {
             if !is_sent {
                 break;
             }
-            let count = ring.consume_raw_n(TAKE_AT_ONCE);
+            let has_more = ring.consume(TAKE_AT_ONCE);
             let mut bytes = taken.lock().unwrap_or_else(PoisonError::into_inner);
             // Once a ring's length of bytes was taken, all records from the beginning are.
-            let is_last =
-                count < TAKE_AT_ONCE as i32 || waited + bytes.len() as u64 >= self.options.ring_bytes;
+            let is_last = !has_more || waited + bytes.len() as u64 >= self.options.ring_bytes;
             if !is_last && bytes.len() < CHUNK_BYTES {
                 continue;
             }
             waited += bytes.len() as u64;
             let ring = std::mem::take(&mut *bytes);
             drop(bytes);
+            seen.lacks_reports |= sampler.take_reports(&mut seen.reports);
             let mut chunk = Chunk { ring, losses: seen.new_losses(sampler), ..Chunk::default() };
             if is_last {
                 chunk.reports = std::mem::take(&mut seen.reports);
@@ -326,7 +324,7 @@ impl Pump<'_> {
 
 /// Waits for the final CPU time of the threads that have just ended: the kernel frees them a little later. A process for which its
 /// parent has not waited is reported by the last sweep.
-fn wait_for_accounts(sampler: &Sampler<'_>, ended_by: Reason) {
+fn wait_for_accounts(sampler: &Feed<'_>, ended_by: Reason) {
     let has_ended = matches!(ended_by, Reason::Command | Reason::TargetsGone);
     let until = Instant::now() + FREED_WITHIN;
     while has_ended && sampler.unfreed() > 0 && Instant::now() < until {

@@ -7,7 +7,7 @@ use icecore_format::records::{Cause, Loss};
 use rustc_hash::FxHashMap;
 
 use crate::kernel::census::Reading;
-use crate::kernel::sampler::Sampler;
+use crate::kernel::feed::Feed;
 use crate::sys::clock;
 use crate::sys::queue::Queue;
 use crate::threads::chunk::Chunk;
@@ -117,7 +117,7 @@ impl Progress {
     }
 
     /// Returns the losses since the last call.
-    pub(super) fn new_losses(&mut self, sampler: &Sampler<'_>) -> Vec<Loss> {
+    pub(super) fn new_losses(&mut self, sampler: &Feed<'_>) -> Vec<Loss> {
         let time_ns = clock::monotonic_ns();
         let mut losses = Vec::new();
         for total in sampler.losses() {
