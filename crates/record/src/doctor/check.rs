@@ -64,6 +64,27 @@ impl Check {
     }
 }
 
+/// What this user can record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Can {
+    /// All processes, and the kernel.
+    Machine,
+    /// A command, and processes of this user.
+    OwnProcesses,
+}
+
+impl Can {
+    /// Lists what this user can record.
+    pub(super) fn of(verdict: Verdict, can_record_own: bool) -> Vec<Self> {
+        match (verdict, can_record_own) {
+            (Verdict::Ok | Verdict::Degraded, _) => vec![Self::Machine, Self::OwnProcesses],
+            (Verdict::Impossible, true) => vec![Self::OwnProcesses],
+            (Verdict::Impossible, false) => Vec::new(),
+        }
+    }
+}
+
 /// What all checks together say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

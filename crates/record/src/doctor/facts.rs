@@ -15,6 +15,8 @@ pub(super) struct Facts {
     pub(super) programs: Option<Result<Programs, String>>,
     /// Whether the events of a recording opened on every CPU; `None` if they were not tried.
     pub(super) events: Option<Result<(), String>>,
+    /// Whether this user may sample its own processes without programs; `None` if no recording does that here.
+    pub(super) own: Option<Result<(), String>>,
     pub(super) counters: Counters,
     /// Probes whose threads can be preempted in them do not harm the kernel.
     pub(super) takes_preempted_probes: bool,
@@ -189,6 +191,11 @@ impl Facts {
     /// Returns true if the kernel refused programs or events that were tried.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.programs, Some(Err(_))) || matches!(self.events, Some(Err(_)))
+    }
+
+    /// Returns true if the processes of this user can be recorded, though the machine cannot.
+    pub(super) fn can_record_own(&self) -> bool {
+        matches!(self.own, Some(Ok(())))
     }
 
     /// Returns true if the kernel took programs and events.

@@ -26,11 +26,11 @@ pub(super) fn facts() -> anyhow::Result<Facts> {
     let place = place()?;
     // A recording inside of another PID namespace ends before it loads anything.
     let tried = if place.is_first_pid_namespace { Some(trial::tried()?) } else { None };
-    let (programs, events, counters, spare_files) = match tried {
-        Some(Tried { programs, events, counters, spare_files }) => {
-            (Some(programs), events, counters, spare_files)
+    let (programs, events, own, counters, spare_files) = match tried {
+        Some(Tried { programs, events, own, counters, spare_files }) => {
+            (Some(programs), events, own, counters, spare_files)
         }
-        None => (None, None, Counters::Untold, None),
+        None => (None, None, None, Counters::Untold, None),
     };
     let here = Path::new(".");
     Ok(Facts {
@@ -39,6 +39,7 @@ pub(super) fn facts() -> anyhow::Result<Facts> {
         has_btf: sampler::has_btf(),
         programs,
         events,
+        own,
         counters,
         takes_preempted_probes: sampler::takes_preempted_probes(),
         can_refuse_calls: rights::can_refuse(),

@@ -25,13 +25,14 @@ use icecore_text::door::{Door, Kind};
 use serde::Serialize;
 
 use crate::cli::doctor::Args;
-use check::{Check, Verdict};
+use check::{Can, Check, Verdict};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     schema: &'static str,
     verdict: Verdict,
+    can: &'a [Can],
     checks: &'a [Check],
 }
 
@@ -40,20 +41,22 @@ struct Document<'a> {
 /// # Errors
 /// If `/proc` cannot be read, or nobody takes the text.
 pub fn doctor(args: &Args) -> anyhow::Result<u8> {
-    let checks = checks::checks(&gather::facts()?);
+    let facts = gather::facts()?;
+    let checks = checks::checks(&facts);
     let verdict = Verdict::of(&checks);
+    let can = Can::of(verdict, facts.can_record_own());
     let is_styled =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (text, kind) = match (args.json, is_styled) {
-        (true, _) => (document(&checks, verdict)?, Kind::Json),
-        (false, true) => (page::page(Page::new(true), &checks, verdict), Kind::Styled),
-        (false, false) => (page::page(Page::new(false), &checks, verdict), Kind::Plain),
+        (true, _) => (document(&checks, verdict, &can)?, Kind::Json),
+        (false, true) => (page::page(Page::new(true), &checks, verdict, &can), Kind::Styled),
+        (false, false) => (page::page(Page::new(false), &checks, verdict, &can), Kind::Plain),
     };
     Door::new(io::stdout(), kind).write_all(text.as_bytes()).context("cannot write to stdout")?;
     Ok(verdict.exit_code())
 }
 
-fn document(checks: &[Check], verdict: Verdict) -> anyhow::Result<String> {
-    let document = Document { schema: "icecore.doctor/1", verdict, checks };
+fn document(checks: &[Check], verdict: Verdict, can: &[Can]) -> anyhow::Result<String> {
+    let document = Document { schema: "icecore.doctor/1", verdict, can, checks };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

@@ -3,13 +3,13 @@
 use icecore_text::quantity::things;
 use icecore_text::{Page, Style};
 
-use super::check::{Check, State, Verdict};
+use super::check::{Can, Check, State, Verdict};
 
 /// Where the text of a check begins that lacks something, columns.
 const INDENT: usize = 12;
 
 /// Writes a line for each check, in groups, and the verdict.
-pub(super) fn page(mut page: Page, checks: &[Check], verdict: Verdict) -> String {
+pub(super) fn page(mut page: Page, checks: &[Check], verdict: Verdict, can: &[Can]) -> String {
     let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
     let (mut group, mut remedy) = ("", None);
     for check in checks {
@@ -38,11 +38,11 @@ pub(super) fn page(mut page: Page, checks: &[Check], verdict: Verdict) -> String
         }
     }
     page.gap();
-    page.line(&conclusion(checks, verdict));
+    page.line(&conclusion(checks, verdict, can));
     page.finish()
 }
 
-fn conclusion(checks: &[Check], verdict: Verdict) -> String {
+fn conclusion(checks: &[Check], verdict: Verdict, can: &[Can]) -> String {
     let lacking = checks.iter().filter(|check| check.state != State::Ok).count();
     let preventing: Vec<&str> =
         checks.iter().filter(|check| check.prevents).map(|check| check.name).collect();
@@ -54,8 +54,13 @@ fn conclusion(checks: &[Check], verdict: Verdict) -> String {
             things(checks.len() as u64, "check")
         ),
         Verdict::Impossible => format!(
-            "verdict: impossible. This user cannot record the machine here, because of: {}.",
-            preventing.join(", ")
+            "verdict: impossible. This user cannot record the machine here, because of: {}.{}",
+            preventing.join(", "),
+            if can.contains(&Can::OwnProcesses) {
+                " It can record a command, and processes of its own (-p, -t), in user mode."
+            } else {
+                ""
+            }
         ),
     }
 }

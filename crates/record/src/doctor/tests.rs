@@ -1,6 +1,6 @@
 //! What is concluded from the facts of known machines.
 
-use super::check::{Check, State, Verdict};
+use super::check::{Can, Check, State, Verdict};
 use super::checks::checks;
 use super::facts::{Capability, Counters, Facts, Limits, Place, Programs, Rights, Settings, Tracefs, Waits};
 use super::page;
@@ -18,6 +18,7 @@ fn root() -> Facts {
         has_btf: true,
         programs: Some(Ok(programs)),
         events: Some(Ok(())),
+        own: None,
         counters: Counters::Cycles,
         takes_preempted_probes: true,
         can_refuse_calls: true,
@@ -71,6 +72,7 @@ fn user(paranoid: i64) -> Facts {
     facts.settings.bpf_jit_enable = None;
     facts.place.tracefs = Tracefs::Closed("Permission denied (os error 13)".to_owned());
     Facts {
+        own: Some(if paranoid > 2 { Err("Permission denied (os error 13)".to_owned()) } else { Ok(()) }),
         programs: Some(Err(refused)),
         events: None,
         counters: Counters::Untold,
@@ -111,7 +113,7 @@ fn root_of_a_new_kernel_lacks_nothing() {
     let found = checks(&facts);
     assert_eq!(verdict(&facts), Verdict::Ok, "{found:#?}");
     assert!(found.len() > 25 && found.iter().all(|check| check.lacks.is_none() && check.remedy.is_none()));
-    let text = page::page(icecore_text::Page::new(false), &found, Verdict::Ok);
+    let text = page::page(icecore_text::Page::new(false), &found, Verdict::Ok, &[]);
     assert!(
         text.starts_with("machine\n  ok        architecture ") && text.ends_with("all features.\n"),
         "{text}"
@@ -162,7 +164,7 @@ fn a_user_of_debian_needs_capabilities_and_perhaps_another_level() {
     assert_eq!(paranoid.remedy.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
     assert_eq!(remedy(&facts, "kernel.bpf_stats_enabled"), "sudo sysctl kernel.bpf_stats_enabled=1");
     assert_eq!(remedy(&facts, "tracefs"), SETCAP);
-    let text = page::page(icecore_text::Page::new(false), &checks(&facts), Verdict::Impossible);
+    let text = page::page(icecore_text::Page::new(false), &checks(&facts), Verdict::Impossible, &[]);
     assert!(text.contains("remedy: the same\n"), "a command is not repeated: {text}");
     assert!(text.ends_with("because of: sampling programs.\n"), "{text}");
 }
@@ -358,4 +360,26 @@ fn what_runs_out_is_told_before_it_does() {
     assert_eq!(state(&without, "open files"), State::Degraded);
     facts.limits.may_write = false;
     assert!(of(&facts, "this folder").found.contains("may not write"));
+}
+
+#[test]
+fn a_user_without_rights_can_record_own_processes_unless_the_distribution_forbids_it() {
+    let facts = user(2);
+    let own = of(&facts, "own processes");
+    assert_eq!(own.state, State::Degraded);
+    assert!(own.lacks.is_some_and(|lacks| lacks.contains("time in the kernel")));
+    assert!(of(&facts, "CAP_BPF").lacks.is_some_and(|lacks| lacks.contains("own processes")));
+    let can = Can::of(verdict(&facts), facts.can_record_own());
+    assert_eq!((verdict(&facts), &can[..]), (Verdict::Impossible, &[Can::OwnProcesses][..]));
+    let text = page::page(icecore_text::Page::new(false), &checks(&facts), Verdict::Impossible, &can);
+    assert!(text.contains("It can record a command, and processes of its own"), "{text}");
+    for level in [3, 4] {
+        let facts = user(level);
+        assert_eq!(state(&facts, "own processes"), State::Missing);
+        let said = remedy(&facts, "own processes");
+        assert!(said.starts_with("sudo sysctl kernel.perf_event_paranoid=2 lets users sample"), "{said}");
+        assert!(Can::of(verdict(&facts), facts.can_record_own()).is_empty());
+    }
+    assert!(checks(&root()).iter().all(|check| check.name != "own processes"));
+    assert_eq!(Can::of(Verdict::Degraded, false), [Can::Machine, Can::OwnProcesses]);
 }

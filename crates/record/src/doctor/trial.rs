@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::facts::{Counters, Programs, Waits};
 use crate::cli::{args, check};
 use crate::kernel::events;
-use crate::kernel::sampler::{Sampler, StacksOfWaits, WAYS, Walker};
+use crate::kernel::sampler::{self, Sampler, StacksOfWaits, WAYS, Walker};
 use crate::settings::{Event, Options, Source};
 use crate::sys::{perf, usage};
 
@@ -14,6 +14,8 @@ use crate::sys::{perf, usage};
 pub(super) struct Tried {
     pub(super) programs: Result<Programs, String>,
     pub(super) events: Option<Result<(), String>>,
+    /// Whether processes of this user can be sampled, which a recording does if the kernel forbids programs; `None` if it does not.
+    pub(super) own: Option<Result<(), String>>,
     pub(super) counters: Counters,
     /// The number of files that could still be opened.
     pub(super) spare_files: Option<usize>,
@@ -46,8 +48,10 @@ fn with(options: &Options, refused: Option<String>) -> Tried {
     let sampler = match Sampler::load(&mut storage, options, &chosen, None) {
         Ok(sampler) => sampler,
         Err(error) => {
+            let own =
+                sampler::is_forbidden(&error).then(|| perf::check_own().map_err(|error| error.to_string()));
             let (programs, counters) = (Err(cause(&error)), counters(&chosen, false));
-            return Tried { programs, events: None, counters, spare_files: None };
+            return Tried { programs, events: None, own, counters, spare_files: None };
         }
     };
     let programs = Programs {
@@ -69,7 +73,7 @@ fn with(options: &Options, refused: Option<String>) -> Tried {
     let counters = counters(&chosen, opened.is_ok());
     let spare_files = Some(usage::spare_files());
     let events = Some(opened.map(drop).map_err(|error| cause(&error)));
-    Tried { programs: Ok(programs), events, counters, spare_files }
+    Tried { programs: Ok(programs), events, own: None, counters, spare_files }
 }
 
 /// Returns the first cause of an error; what the recorder advises is said elsewhere.

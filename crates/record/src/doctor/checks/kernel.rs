@@ -54,7 +54,12 @@ fn refused(facts: &Facts, why: &str) -> Check {
             "`{program} -v -a -d 1 -o -` shows what the kernel says: perhaps a security module forbids it"
         )
     };
-    Check::missing("sampling programs", format!("the kernel refuses them: {why}"), "there is no recording")
+    let lacks = if facts.can_record_own() {
+        "there is no recording of the machine, but one of processes of this user (see `own processes`)"
+    } else {
+        "there is no recording"
+    };
+    Check::missing("sampling programs", format!("the kernel refuses them: {why}"), lacks)
         .mended_by(remedy)
         .preventing()
 }

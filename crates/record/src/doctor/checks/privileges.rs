@@ -15,6 +15,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         administrator(facts),
     ];
     checks.extend(events(facts));
+    checks.extend(own(facts));
     checks.extend([paranoid(facts), unprivileged(facts), pointers(facts), runs(facts), filter(facts)]);
     checks
 }
@@ -26,8 +27,12 @@ fn instead_of_admin(facts: &Facts, name: &'static str, capability: Capability, w
     } else if facts.rights.has(Capability::SYS_ADMIN) {
         Check::ok(name, format!("CAP_SYS_ADMIN is there in its place: it {what}"))
     } else {
-        Check::missing(name, format!("not there: it {what}"), "there is no recording without it")
-            .mended_by(remedy::capabilities(facts))
+        let lacks = if facts.can_record_own() {
+            "without it processes of this user alone are recorded, in user mode (see `own processes`)"
+        } else {
+            "there is no recording without it"
+        };
+        Check::missing(name, format!("not there: it {what}"), lacks).mended_by(remedy::capabilities(facts))
     }
 }
 
@@ -112,6 +117,35 @@ fn events(facts: &Facts) -> Option<Check> {
     Some(Check::missing(NAME, refused, "there is no recording").mended_by(remedy).preventing())
 }
 
+/// Checks what a recording falls back on if the kernel forbids programs.
+fn own(facts: &Facts) -> Option<Check> {
+    const NAME: &str = "own processes";
+    let why = match facts.own.as_ref()? {
+        Ok(()) => {
+            let found = "a command, and processes of this user (-p, -t), can be sampled in user mode";
+            return Some(Check::degraded(
+                NAME,
+                found,
+                "time in the kernel, waits, probes, counters of processes, functions of interpreters, and more than 16 KiB of a stack",
+            ));
+        }
+        Err(why) => why,
+    };
+    let level = facts.settings.perf_event_paranoid.unwrap_or(0);
+    let remedy = if is_of_distribution(level) {
+        format!(
+            "{} lets users sample their own processes in user mode",
+            remedy::sysctl(facts, "kernel.perf_event_paranoid=2")
+        )
+    } else if facts.rights.is_filtered {
+        "see `system call filter`".to_owned()
+    } else {
+        "perhaps a security module forbids it: its log names the program".to_owned()
+    };
+    let found = format!("the kernel refuses their events: {why}");
+    Some(Check::missing(NAME, found, "without privileges nothing can be recorded").mended_by(remedy))
+}
+
 fn paranoid(facts: &Facts) -> Check {
     const NAME: &str = "kernel.perf_event_paranoid";
     let Some(level) = facts.settings.perf_event_paranoid else {
@@ -139,7 +173,8 @@ fn paranoid(facts: &Facts) -> Check {
         Check::degraded(
             NAME,
             found,
-            "on kernels of Debian and Ubuntu CAP_PERFMON may not override this level: events may be refused all the same",
+            "on kernels of Debian and Ubuntu CAP_PERFMON may not override this level: events may be refused all the same, and without \
+             privileges nothing can be recorded",
         )
         .mended_by(remedy::sysctl(facts, "kernel.perf_event_paranoid=2"))
     } else {
