@@ -6,7 +6,7 @@ use icecore_format::records::{
 };
 
 use icecore_profile::recording::events::{Meaning, is_drawn};
-use icecore_text::quantity::ranges;
+use icecore_text::quantity::{duration, ranges};
 
 /// The largest `--max-depth`.
 const MOST_FRAMES: u32 = 4096;
@@ -35,6 +35,8 @@ pub struct Settings {
     pub(crate) copies_nothing: bool,
     /// The recorder's kernel copies little of the stacks of waits.
     pub(crate) copies_little_of_waits: bool,
+    /// The recorder had no privileges: the kernel walked and copied the stacks.
+    pub(crate) has_no_programs: bool,
 }
 
 impl Settings {
@@ -55,12 +57,16 @@ impl Settings {
             is_kernel_hidden: session.lacks(MissingFeature::KERNEL_ADDRESSES),
             copies_nothing: session.lacks(MissingFeature::LOOP),
             copies_little_of_waits: session.lacks(MissingFeature::TASK_WORK),
+            has_no_programs: session.lacks(MissingFeature::PROGRAMS),
         }
     }
 
     /// Suggests what helps if stacks have more frames than were recorded. The limit is that of the walk or, if stacks were unwound,
     /// that of a stack.
     pub fn deeper(&self, is_walked_only: bool) -> String {
+        if self.has_no_programs {
+            return "without privileges the kernel walks 127 frames at most, and copies 16 KiB: record as root".to_owned();
+        }
         if self.copies_nothing {
             return "the kernel that was recorded walks 127 frames at most".to_owned();
         }
@@ -76,6 +82,9 @@ impl Settings {
     pub fn copy_more(&self, is_shortened: bool) -> &'static str {
         match is_shortened {
             _ if self.is_foreign => "record with a larger copy of the stack",
+            _ if self.has_no_programs => {
+                "16 KiB is the most that is copied of a stack without privileges: record as root, or compile with -fno-omit-frame-pointer"
+            }
             _ if (1..MOST_BYTES).contains(&self.stack_bytes) => "record with --stack-bytes 1M",
             _ if self.copies_little_of_waits => {
                 "2 KiB is the most that was copied of the stacks of waits, as everywhere before Linux 6.18"
@@ -90,6 +99,9 @@ impl Settings {
     /// Suggests what helps if a walk along frame pointers is wrong; `None` if nothing does, or if it is unknown what was tried.
     pub(crate) fn unwind_more(&self, is_walked_only: bool) -> Option<&'static str> {
         match self.unwind {
+            _ if self.has_no_programs && self.unwind == UnwindMode::FRAME_POINTERS => {
+                Some("record without --unwind fp")
+            }
             _ if self.is_foreign => {
                 Some("record with copies of the stack (perf: --call-graph dwarf), or with icecore-record")
             }
@@ -119,10 +131,21 @@ impl Settings {
     }
 }
 
-/// Lists what the recorder was asked to exclude.
-pub(crate) fn restrictions(session: &SessionV1) -> Vec<String> {
+/// Lists what the recorder was asked to exclude, or could not take without privileges. `unsampled_ns` is the time that threads spent in the
+/// kernel then, if it is known.
+pub(crate) fn restrictions(session: &SessionV1, unsampled_ns: Option<u64>) -> Vec<String> {
     let mut told = Vec::new();
     match (session.user, session.kernel) {
+        _ if session.lacks(MissingFeature::PROGRAMS) => {
+            let spent = match unsampled_ns {
+                Some(ns) => format!(" (about {})", duration(ns)),
+                None => " (how much is unknown)".to_owned(),
+            };
+            told.push(format!(
+                "recorded without privileges: time in the kernel{spent}, waits, counters of processes and functions of interpreters are not \
+                 in here"
+            ));
+        }
         (true, false) => told.push("recorded with -U: kernel time is not in here".to_owned()),
         (false, true) => told.push("recorded with -K: user time is not in here".to_owned()),
         _ => {}
@@ -178,6 +201,11 @@ mod tests {
         let little = Settings::of(&SessionV1 { stack_bytes: 64 << 10, ..session() });
         assert!(little.copy_more(true).ends_with("--stack-bytes 1M"));
         assert!(auto.deeper(true).contains("--max-depth") && auto.deeper(false).ends_with("in a recording"));
+        let bare = lacking(MissingFeature::PROGRAMS);
+        assert!(
+            bare.copy_more(false).starts_with("16 KiB is the most")
+                && bare.deeper(true).contains("127 frames")
+        );
         let old = lacking(MissingFeature::LOOP);
         assert!(old.deeper(true).contains("127") && old.unwind_more(true).is_none());
         let most = Settings::of(&SessionV1 { max_depth: 4096, ..session() });
@@ -186,8 +214,15 @@ mod tests {
 
     #[test]
     fn what_was_not_to_be_sampled_is_told() {
-        assert!(restrictions(&session()).is_empty());
-        let told = |session: SessionV1| restrictions(&session).join("\n");
+        assert!(restrictions(&session(), None).is_empty());
+        let told = |session: SessionV1| restrictions(&session, Some(1_500_000_000)).join("\n");
+        let bare = SessionV1 { kernel: false, missing_features: vec![MissingFeature::PROGRAMS], ..session() };
+        let said = told(bare.clone());
+        assert!(
+            said.contains("without privileges") && said.contains("1.50 s") && !said.contains("-U"),
+            "{said}"
+        );
+        assert!(restrictions(&bare, None).join("").contains("unknown"));
         assert_eq!(
             told(SessionV1 { cpu_scope: CpuScope::SOME, cpus: vec![1, 3], ..session() }),
             "recorded with -C 1,3: what ran on other CPUs is not in here"
@@ -214,7 +249,7 @@ mod tests {
             assert_eq!([settings.unwind_more(true), settings.unwind_more(false)], [None; 2]);
             assert!(!settings.deeper(true).contains("--max-depth"));
             assert!(!settings.copy_more(false).contains("--stack-bytes"));
-            assert!(restrictions(&unknown).is_empty());
+            assert!(restrictions(&unknown, None).is_empty());
         }
     }
 }

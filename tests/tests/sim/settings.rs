@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 type Setting = (&'static str, fn(&mut SessionV1));
 
 /// Every restriction, every missing feature, and every way to take stacks.
-const SETTINGS: [Setting; 22] = [
+const SETTINGS: [Setting; 23] = [
     ("usual", |_| {}),
     ("user only", |session| session.kernel = false),
     ("kernel only", |session| session.user = false),
@@ -31,6 +31,9 @@ const SETTINGS: [Setting; 22] = [
     ("no task work", |session| session.missing_features = vec![MissingFeature::TASK_WORK]),
     ("no table walks", |session| session.missing_features = vec![MissingFeature::TABLE_WALKS]),
     ("no kernel addresses", |session| session.missing_features = vec![MissingFeature::KERNEL_ADDRESSES]),
+    ("no programs", |session| {
+        (session.missing_features, session.kernel) = (vec![MissingFeature::PROGRAMS], false);
+    }),
     ("fp", |session| session.unwind = UnwindMode::FRAME_POINTERS),
     ("copy", |session| session.unwind = UnwindMode::COPY),
     ("dwarf", |session| session.unwind = UnwindMode::DWARF),

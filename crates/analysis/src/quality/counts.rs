@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{Cause, Change, EndReason, Origin, ReceiptV1, WalkEnd};
+use icecore_format::records::{
+    Cause, Change, EndReason, EventV1, MissingFeature, Origin, ReceiptV1, WalkEnd,
+};
 use icecore_symbolize::Reason;
 
 use crate::account::Account;
@@ -81,6 +83,17 @@ pub(super) fn followed(tables: &Tables) -> u64 {
 pub fn count(report: &Report<'_>, cause: Cause) -> u64 {
     let losses = report.loaded.tables.losses.iter().filter(|loss| loss.cause == cause);
     losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
+}
+
+/// Returns how long threads ran in the kernel, where a recorder without privileges takes no samples; `None` if that is unknown: the events of
+/// a session like that count no time.
+pub(super) fn unsampled_ns(tables: &Tables) -> Option<u64> {
+    let mut bare = tables.parts.iter().filter(|part| part.session.lacks(MissingFeature::PROGRAMS)).peekable();
+    let counts_time = |event: &EventV1| event.unit == "ns";
+    bare.peek()?;
+    let is_known = bare.all(|part| part.session.events.iter().any(counts_time));
+    let losses = tables.losses.iter().filter(|loss| loss.cause == Cause::KERNEL_MODE);
+    is_known.then(|| losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.weight)))
 }
 
 /// Where user stacks end that do not reach a root.

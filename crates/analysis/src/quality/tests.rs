@@ -20,6 +20,7 @@ const SETTINGS: Settings = Settings {
     is_kernel_hidden: false,
     copies_nothing: false,
     copies_little_of_waits: false,
+    has_no_programs: false,
 };
 
 const FINE: Facts<'_> = Facts {
