@@ -116,6 +116,8 @@ programs! {
     callers: "callers.c", [["-O2", "-g", "-fomit-frame-pointer"]];
     /// The same with frame pointers.
     callers_with_frames: "callers.c", [WITH_FRAMES];
+    /// Does what a user without privileges records.
+    own: "own.c", [AS_DISTRIBUTED];
     /// Has callers that walks along frame pointers skip.
     skips: "skips.c", [AS_DISTRIBUTED];
     /// Calls functions that count their calls.

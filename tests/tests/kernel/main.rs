@@ -64,6 +64,7 @@ mod storms;
 mod tables;
 mod timeline;
 mod truth;
+mod unprivileged;
 mod unwinding;
 mod waits;
 mod walks;
