@@ -187,6 +187,12 @@ fn of_stacks(facts: &Facts<'_>) -> Vec<(Verdict, String)> {
                     ended; where code has no frame pointers callers are missing or wrong";
         problems.push((Verdict::Usable, text.to_owned()));
     }
+    // The kernel's walks are most of the stacks: their own ends are unknown.
+    if facts.settings.has_no_programs && facts.has_stacks && facts.rooted_share.is_none() {
+        let text = "without privileges the kernel has walked most user stacks (beyond 16 KiB of them, or all with --unwind fp): 127 frames at \
+                    most, and no word of how they ended; where code has no frame pointers callers are missing or wrong";
+        problems.push((Verdict::Usable, text.to_owned()));
+    }
     problems.push((graded(false, facts.suspect_share > SUSPECT_SHOWS), skipped(facts)));
     problems.push((
         graded(false, facts.guessed_share > GUESSED_SHOWS),

@@ -69,6 +69,9 @@ fn each_threshold_decides_on_its_own() {
         Facts { settings: Settings { copies_nothing: true, ..SETTINGS }, rooted_share: None, ..FINE };
     assert_eq!(verdict(by_kernel), Verdict::Usable);
     assert_eq!(verdict(Facts { has_stacks: false, ..by_kernel }), Verdict::Good);
+    let by_user = Facts { settings: Settings { has_no_programs: true, ..SETTINGS }, ..FINE };
+    assert_eq!(verdict(by_user), Verdict::Good);
+    assert_eq!(verdict(Facts { rooted_share: None, ..by_user }), Verdict::Usable);
     assert_eq!(verdict(Facts { samples: 0, ..FINE }), Verdict::Misleading);
     assert_eq!(verdict(Facts { samples: 99, ..FINE }), Verdict::Usable);
     assert_eq!(verdict(Facts { samples: 100, ..FINE }), Verdict::Good);
