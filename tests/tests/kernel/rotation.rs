@@ -189,7 +189,7 @@ fn root_a_file_that_is_large_enough_is_followed_by_another() {
     let event = format!("uprobe:{}:sized,weight=arg1", probed().display());
     let options = ["-q", "-e", &event, "--rotate", "1h,64K", "--max-event-rate", "0", "--flush-bytes", "64K"];
     let program = probed();
-    let rotated = Rotated::new(&options, &[program.to_str().expect("UTF-8"), "sized", "150000"]);
+    let rotated = Rotated::new(&options, &[program.to_str().expect("UTF-8"), "sized", "600000"]);
     let files = rotated.files();
     assert!(files.len() > 1, "{files:?}");
     for file in &files[..files.len() - 1] {
@@ -202,7 +202,7 @@ fn root_a_file_that_is_large_enough_is_followed_by_another() {
     let different: BTreeSet<u64> = calls.iter().copied().collect();
     assert_eq!(
         (different.len(), different.len() as u64 + lost),
-        (calls.len(), 150_000),
+        (calls.len(), 600_000),
         "none twice, none unseen"
     );
 }
