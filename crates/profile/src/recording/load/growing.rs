@@ -2,9 +2,9 @@
 //!
 //! | what grows | how it stays small |
 //! |---|---|
-//! | nodes of stacks, and their marks | the last [`MAX_NODES`]: a recorder never refers to a node further back than the 512 Ki that it remembers |
+//! | nodes of stacks, and their marks | the last `MAX_NODES`: a recorder never refers to a node further back than the 512 Ki that it remembers |
 //! | changes, mappings, cgroups and JIT code of processes | those of processes that have ended go, unless a living process was forked from them |
-//! | names, threads, images, kernel symbols, and what is left of the above | together at most [`MAX_BYTES`]; more is an error |
+//! | names, threads, images, kernel symbols, and what is left of the above | together at most `MAX_BYTES`; more is an error |
 
 use std::collections::HashSet;
 
