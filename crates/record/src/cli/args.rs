@@ -310,7 +310,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, u8> {
 }
 
 /// Parses any command line, as [`parse`] does.
-pub(super) fn parsed<A: clap::Parser>(args: impl IntoIterator<Item = OsString>) -> Result<A, u8> {
+fn parsed<A: clap::Parser>(args: impl IntoIterator<Item = OsString>) -> Result<A, u8> {
     A::try_parse_from(args).map_err(|error| {
         let failed = error.use_stderr();
         let is_terminal = if failed { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
@@ -329,6 +329,19 @@ pub(super) fn parsed<A: clap::Parser>(args: impl IntoIterator<Item = OsString>) 
         };
         if failed { 2 } else { 0 }
     })
+}
+
+/// Parses the command line of another command than to record, if the first word is its name; prints help or the error if it cannot be parsed.
+///
+/// # Errors
+/// The exit code: 2, or 0 for `--help`.
+pub(super) fn command<A: clap::Parser>(
+    name: &str,
+    mut args: impl Iterator<Item = OsString>,
+) -> Option<Result<A, u8>> {
+    let _program = args.next();
+    let first = args.next().filter(|first| first == name)?;
+    Some(parsed(std::iter::once(first).chain(args)))
 }
 
 impl clap::ValueEnum for Embed {

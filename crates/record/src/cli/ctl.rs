@@ -9,7 +9,7 @@ use icecore_text::clean::clean;
 use icecore_text::quantity::{bytes, count, duration, things};
 use serde_json::Value;
 
-use super::args::parsed;
+use super::args::command;
 use crate::sys::control;
 
 /// The first argument of this command. `icecore-record -- ctl` records a program of this name.
@@ -65,10 +65,8 @@ pub enum Request {
 ///
 /// # Errors
 /// The exit code: 2, or 0 for `--help`.
-pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Result<Args, u8>> {
-    let _program = args.next();
-    let first = args.next().filter(|first| first == NAME)?;
-    Some(parsed(std::iter::once(first).chain(args)))
+pub fn parse(args: impl Iterator<Item = OsString>) -> Option<Result<Args, u8>> {
+    command(NAME, args)
 }
 
 /// Asks, and prints the answer.

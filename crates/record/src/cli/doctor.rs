@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::args::parsed;
+use super::args::command;
 
 /// The first argument of this command. `icecore-record -- doctor` records a program of this name.
 const NAME: &str = "doctor";
@@ -34,10 +34,8 @@ pub struct Args {
 ///
 /// # Errors
 /// The exit code: 2, or 0 for `--help`.
-pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Result<Args, u8>> {
-    let _program = args.next();
-    let first = args.next().filter(|first| first == NAME)?;
-    Some(parsed(std::iter::once(first).chain(args)))
+pub fn parse(args: impl Iterator<Item = OsString>) -> Option<Result<Args, u8>> {
+    command(NAME, args)
 }
 
 #[cfg(test)]
