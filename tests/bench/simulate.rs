@@ -224,6 +224,7 @@ impl<'scope> Tracker<'scope> {
             refused: &nobody.flag,
             counts: &nobody.counts,
             when: &[],
+            counters_every: Duration::ZERO,
             triggers: &nobody.triggers,
         };
         let thread = scope.spawn(move || {

@@ -138,12 +138,12 @@ pub(crate) fn restrictions(session: &SessionV1, unsampled_ns: Option<u64>) -> Ve
     match (session.user, session.kernel) {
         _ if session.lacks(MissingFeature::PROGRAMS) => {
             let spent = match unsampled_ns {
-                Some(ns) => format!(" (about {})", duration(ns)),
+                Some(ns) => format!(" (together about {})", duration(ns)),
                 None => " (how much is unknown)".to_owned(),
             };
             told.push(format!(
-                "recorded without privileges: time in the kernel{spent}, waits, counters of processes and functions of interpreters are not \
-                 in here"
+                "recorded without privileges: time in the kernel and of threads that end before their first sample{spent}, waits, counters of \
+                 processes and functions of interpreters are not in here"
             ));
         }
         (true, false) => told.push("recorded with -U: kernel time is not in here".to_owned()),

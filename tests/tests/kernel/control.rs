@@ -127,7 +127,35 @@ fn root_a_recording_of_one_file_says_what_it_cannot_do() {
     let output = record().args(["-a", "--control"]).arg(asked.socket()).output().expect("it runs");
     assert!(text(&output.stderr).contains("it exists; remove it"), "{}", text(&output.stderr));
     assert!(asked.socket().exists(), "that of another one stays");
-    asked.end();
+    // Somebody has put something else there.
+    std::fs::remove_file(asked.socket()).expect("ours");
+    std::fs::write(asked.socket(), "precious").expect("room");
+    let (_, _, dir) = asked.end();
+    assert_eq!(std::fs::read(dir.path().join("socket")).expect("it stays"), b"precious");
+}
+
+#[test]
+fn root_a_recorder_takes_the_place_of_one_that_was_killed() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let socket = dir.path().join("socket");
+    let recorder = |name: &str| {
+        let mut recorder = record();
+        recorder.args(["-a", "-q", "--control"]).arg(&socket).arg("-o").arg(dir.path().join(name));
+        recorder.spawn().expect("it runs")
+    };
+    let ask =
+        || record().args(["ctl", "status", "--json", "--socket"]).arg(&socket).output().expect("it runs");
+    let records = |recorder: &Child| {
+        let status: Value = serde_json::from_str(&text(&ask().stdout)).unwrap_or_default();
+        status["state"] == "recording" && status["pid"].as_u64() == Some(recorder.id().into())
+    };
+    for name in ["first", "second"] {
+        let mut recorder = recorder(name);
+        wait_until("it records", || records(&recorder));
+        send(KILL, recorder.id());
+        let _ = recorder.wait();
+        assert!(socket.exists() && !ask().status.success());
+    }
 }
 
 #[test]
@@ -174,9 +202,8 @@ fn root_the_usual_socket_is_found_and_that_of_a_killed_recorder_is_not() {
     let mut recorder = recorder.spawn().expect("it runs");
     let pid = recorder.id().to_string();
     let ask = || record().args(["ctl", "-p", &pid, "status"]).output().expect("it runs");
-    wait_until("it answers", || ask().status.success());
-    let said = text(&ask().stdout);
-    assert!(said.starts_with(&format!("process {pid}: recording for ")), "{said}");
+    let recording = format!("process {pid}: recording for ");
+    wait_until("it records", || text(&ask().stdout).starts_with(&recording));
     let usual = PathBuf::from(format!("/run/icecore-record/{pid}.sock"));
     assert!(usual.exists());
     send(KILL, recorder.id());

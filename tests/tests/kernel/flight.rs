@@ -270,6 +270,8 @@ fn root_conditions_that_nothing_can_show_are_refused() {
     };
     assert!(refused(&["--when", "cpu>50%", "--counters", "off"]).contains("--counters is off"));
     assert!(refused(&["--when", "run_delay>5ms"]).contains("only with --off-cpu"));
+    let by_chance = refused(&["--when", "run_delay>5ms", "--off-cpu=10ms"]);
+    assert!(by_chance.contains("shorter waits than 10.0 ms are recorded by chance"), "{by_chance}");
     assert!(refused(&["--when", "load>3"]).contains("`load` is none of cpu, cpu(NAME)"));
 }
 
@@ -289,4 +291,29 @@ fn root_a_condition_that_others_make_hold_again_and_again_fills_no_disk() {
     assert!((2..=5).contains(&files.len()), "{} files in 7 s: {said}", files.len());
     let spans: Vec<(u64, u64)> = files.iter().map(|file| span_ns(file)).collect();
     assert!(spans.is_sorted_by(|one, next| one.1 <= next.0), "no time is in two files: {spans:?}");
+}
+
+#[test]
+fn root_a_signal_does_not_wait_for_a_condition_that_has_to() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let fails = named(&dir, "fails", Path::new("/bin/sh"));
+    let holding = Holding::new(&["-a", "--flight", "10min", "--when", "exit(fails)=1"], &[]);
+    let fail =
+        || assert_eq!(Command::new(&fails).args(["-c", "exit 1"]).status().expect("it runs").code(), Some(1));
+    fail();
+    wait_until("the first file is written", || {
+        holding.files().first().is_some_and(|file| json("info", file)["closed"] == true)
+    });
+    fail();
+    std::thread::sleep(Duration::from_millis(700));
+    let file = holding.ask();
+    send(TERMINATE, holding.recorder.id());
+    let asked = triggers(&file);
+    let (code, said, _dir) = holding.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!((asked.len(), asked[0].0.as_str()), (1, "signal"), "{said}");
+    assert!(
+        asked[0].1.starts_with("SIGUSR1 ") && asked[0].1.contains("; exit(fails)=1: fails ("),
+        "{asked:?}"
+    );
 }

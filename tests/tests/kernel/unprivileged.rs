@@ -143,17 +143,20 @@ fn root_time_in_the_kernel_is_not_sampled_and_its_length_is_known() {
     let room = Room::new();
     let said = room.recorded(&[], "kernel", "1000");
     let summary = room.json("summary");
-    let kernel_s = summary["kernel_ns_not_sampled"].as_f64().expect("known") / 1e9;
+    let kernel_s = summary["ns_not_sampled"].as_f64().expect("known") / 1e9;
     let user_s = room.samples().len() as f64 / 999.0;
     println!("{user_s} s in user mode, {kernel_s} s in the kernel: {}", summary["restrictions"]);
     // Reading from /dev/zero takes the kernel nearly all of the second.
     assert!(kernel_s > 0.8 && (0.9..1.1).contains(&(kernel_s + user_s)), "{kernel_s} s and {user_s} s");
     assert_eq!((&summary["lost"], &summary["kernel_share"]), (&0.into(), &Value::Null));
-    assert!(summary["restrictions"].to_string().contains("without privileges: time in the kernel (about "));
-    assert!(said.contains("not sampled, because in the kernel: the time of "), "{said}");
+    assert!(summary["restrictions"].to_string().contains("end before their first sample (together about "));
+    assert!(
+        said.contains("not sampled, in the kernel or of threads that ended before a sample: the time of "),
+        "{said}"
+    );
     let health = room.json("health");
-    assert!(health["lost"]["kernel_mode"].as_u64().is_some_and(|count| count > 700), "{health:#}");
-    assert_eq!(health["kernel_ns_not_sampled"], summary["kernel_ns_not_sampled"]);
+    assert!(health["lost"]["not_sampled"].as_u64().is_some_and(|count| count > 700), "{health:#}");
+    assert_eq!(health["ns_not_sampled"], summary["ns_not_sampled"]);
 }
 
 /// Starts the program, which then waits for a line.

@@ -85,14 +85,14 @@ pub fn count(report: &Report<'_>, cause: Cause) -> u64 {
     losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.count))
 }
 
-/// Returns how long threads ran in the kernel, where a recorder without privileges takes no samples; `None` if that is unknown: the events of
+/// Returns how long threads ran without a sample where a recorder had no privileges: in the kernel, or for less than the interval; `None` if that is unknown: the events of
 /// a session like that count no time.
 pub(super) fn unsampled_ns(tables: &Tables) -> Option<u64> {
     let mut bare = tables.parts.iter().filter(|part| part.session.lacks(MissingFeature::PROGRAMS)).peekable();
     let counts_time = |event: &EventV1| event.unit == "ns";
     bare.peek()?;
     let is_known = bare.all(|part| part.session.events.iter().any(counts_time));
-    let losses = tables.losses.iter().filter(|loss| loss.cause == Cause::KERNEL_MODE);
+    let losses = tables.losses.iter().filter(|loss| loss.cause == Cause::NOT_SAMPLED);
     is_known.then(|| losses.fold(0, |sum: u64, loss| sum.saturating_add(loss.weight)))
 }
 

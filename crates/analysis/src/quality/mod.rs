@@ -106,10 +106,10 @@ pub struct Quality {
     /// What the recorder or the report was asked to exclude: no share contains it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restrictions: Vec<String>,
-    /// How long all recorded threads ran in the kernel, where a recorder without privileges takes no samples; `None` if they were taken, or if
-    /// it is unknown.
+    /// How long all recorded threads ran without a sample, if the recorder had no privileges: in the kernel, or for less than the interval
+    /// between samples; `None` if it had them, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel_ns_not_sampled: Option<u64>,
+    pub ns_not_sampled: Option<u64>,
     /// Processes with missing mappings, by name and id: they mapped code too fast, or too much.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mappings_refused_of: Vec<String>,
@@ -187,8 +187,8 @@ impl Quality {
         let is_drawn = is_drawn_evenly(report);
         let cpu_time = account::compare(report.loaded);
         let session = &report.loaded.tables.session;
-        let kernel_ns_not_sampled = unsampled_ns(&report.loaded.tables);
-        let mut restrictions = restrictions(session, kernel_ns_not_sampled);
+        let ns_not_sampled = unsampled_ns(&report.loaded.tables);
+        let mut restrictions = restrictions(session, ns_not_sampled);
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
         // Includes the kernel's own walks, which do not state how they ended.
@@ -220,7 +220,7 @@ impl Quality {
             problems: Vec::new(),
             share_error: (samples > 0 && is_drawn).then(|| share_error(samples)),
             restrictions,
-            kernel_ns_not_sampled,
+            ns_not_sampled,
             mappings_refused_of: refused_of(&report.loaded.tables),
             cpu_time_agreement: agreement(&cpu_time),
             cpu_time,

@@ -46,9 +46,9 @@ numbers! {
     NAMES_REFUSED = 24,
     /// A process mapped code faster than is followed, or more of it: a report of a mapping was not taken.
     MAPPINGS_REFUSED = 25,
-    /// Threads ran in the kernel, where a recorder without privileges takes no samples; the count is that of the samples which would have been
-    /// taken in that time, and the weight is the time.
-    KERNEL_MODE = 26,
+    /// Threads ran and had no sample: in the kernel, where a recorder without privileges takes none, or for less than the interval between
+    /// samples. The count is that of the samples which would have been taken in that time, and the weight is the time.
+    NOT_SAMPLED = 26,
 }
 
 impl Cause {

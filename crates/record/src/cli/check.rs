@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use icecore_text::quantity::duration;
 
 use super::args::{self, Args};
 use super::named;
@@ -58,13 +59,26 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         args.rotate.is_none() && args.flight.is_none() || output != Destination::Stdout,
         "cannot write several files to stdout: name them with -o DIR/PREFIX.icecore"
     );
+    let always_ns = args.off_cpu.or(args.off_cpu_only).map(|typed| match (typed, args.count) {
+        (Some(typed), _) => u64::try_from(typed.as_nanos()).unwrap_or(u64::MAX),
+        // As often as the CPU is sampled.
+        (None, None) => 1_000_000_000 / args.frequency,
+        (None, Some(count)) => count,
+    });
     let counted = args.when.iter().find(|condition| condition.metric.is_counted());
     if let Some(Condition { text, .. }) = counted.filter(|_| args.counters.0.is_none()) {
         bail!("cannot look whether `{text}`: counters are read for it, and --counters is off");
     }
     let delayed = args.when.iter().find(|condition| condition.metric == Metric::RunDelay);
-    if let Some(Condition { text, .. }) = delayed.filter(|_| args.off_cpu.or(args.off_cpu_only).is_none()) {
-        bail!("cannot look whether `{text}`: waits are recorded only with --off-cpu");
+    if let Some(Condition { text, value, .. }) = delayed {
+        let Some(always_ns) = always_ns else {
+            bail!("cannot look whether `{text}`: waits are recorded only with --off-cpu");
+        };
+        ensure!(
+            *value * 1e9 >= always_ns as f64,
+            "cannot look whether `{text}`: shorter waits than {} are recorded by chance; give --off-cpu=TIME of at most that length",
+            duration(always_ns)
+        );
     }
     check_terminal(&output)?;
     check_namespace()?;
@@ -116,13 +130,8 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         command: args.command,
         events,
         notes,
-        off_cpu: args.off_cpu.or(args.off_cpu_only).map(|typed| OffCpu {
-            always_ns: match (typed, args.count) {
-                (Some(typed), _) => u64::try_from(typed.as_nanos()).unwrap_or(u64::MAX),
-                // As often as the CPU is sampled.
-                (None, None) => 1_000_000_000 / args.frequency,
-                (None, Some(count)) => count,
-            },
+        off_cpu: always_ns.map(|always_ns| OffCpu {
+            always_ns,
             wakers: args.wakers,
             only: args.off_cpu_only.is_some(),
         }),

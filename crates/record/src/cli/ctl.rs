@@ -1,8 +1,9 @@
 //! `icecore-record ctl`: asks a recorder that runs.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use icecore_text::clean::clean;
@@ -14,6 +15,10 @@ use crate::sys::control;
 
 /// The first argument of this command. `icecore-record -- ctl` records a program of this name.
 const NAME: &str = "ctl";
+/// The longest answer, bytes.
+const MAX_ANSWER: u64 = 1 << 20;
+/// How long a recorder may take to write a file.
+const FOR_A_FILE: Duration = Duration::from_secs(130);
 
 /// Asks a recorder that runs what it does, or for a file
 ///
@@ -86,11 +91,19 @@ pub fn ctl(args: &Args) -> anyhow::Result<u8> {
         Request::Snapshot => "snapshot",
         Request::Rotate => "rotate",
     };
+    let patience = if args.request == Request::Status { control::PATIENCE } else { FOR_A_FILE };
+    stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience)))?;
     let mut line = String::new();
-    let answered = writeln!(stream, "{request}").and_then(|()| BufReader::new(stream).read_line(&mut line));
+    let mut answer = || {
+        writeln!(stream, "{request}")?;
+        BufReader::new((&stream).take(MAX_ANSWER)).read_line(&mut line)
+    };
+    let answered = answer();
     let answer: Option<Value> = answered.ok().and_then(|_| serde_json::from_str(&line).ok());
     let answer = answer.with_context(|| {
-        format!("no answer from the recorder at `{called}`: it answers only its own user and root, and may have ended")
+        format!(
+            "no answer from the recorder at `{called}`: it answers only its own user and root, and may have ended, or stopped"
+        )
     })?;
     if let Some(why) = answer["error"].as_str() {
         bail!("{}", clean(why.as_bytes()));

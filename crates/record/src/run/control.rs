@@ -5,9 +5,9 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use icecore_format::records::TriggerCause;
 use serde_json::{Value, json};
 
-use crate::settings::{Control, Options};
+use crate::settings::{Control as Wanted, Options};
 use crate::sys::control::{self, Bound, PATIENCE};
 use crate::sys::rights::{self, Part};
 use crate::threads::counts::Counts;
@@ -34,11 +34,25 @@ struct Known {
     options: Options,
     counts: Arc<Counts>,
     triggers: Arc<Triggers>,
-    begun: Instant,
+    begun: Arc<OnceLock<Instant>>,
     clients: AtomicUsize,
 }
 
-/// Listens from now on, until the returned value goes; `None` if nobody can control this recording.
+/// The socket, which goes with this value.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    _bound: Option<Bound>,
+    begun: Arc<OnceLock<Instant>>,
+}
+
+impl Control {
+    /// Notes that the recording has begun.
+    pub(super) fn begin(&self) {
+        self.begun.get_or_init(Instant::now);
+    }
+}
+
+/// Listens from now on, until the returned value goes.
 ///
 /// # Errors
 /// If the socket that the user named cannot be made. That of a usual name is no need.
@@ -46,23 +60,25 @@ pub(super) fn listen(
     options: &Options,
     counts: &Arc<Counts>,
     triggers: &Arc<Triggers>,
-) -> anyhow::Result<Option<Bound>> {
+) -> anyhow::Result<Control> {
     let bound = match &options.control {
-        Control::Nothing => return Ok(None),
-        Control::At(path) => match control::bind(path) {
+        Wanted::Nothing => return Ok(Control::default()),
+        Wanted::At(path) => match control::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 anyhow::bail!("cannot make the control socket `{}`: it exists; remove it", path.display())
             }
             bound => bound.with_context(|| format!("cannot make the control socket `{}`", path.display()))?,
         },
-        Control::Usual => match control::bind_usual() {
+        Wanted::Usual => match control::bind_usual() {
             Ok(bound) => bound,
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(Control::default()),
         },
     };
     let listener = bound.listener.try_clone().context("cannot listen on the control socket")?;
     let (options, counts, triggers) = (options.clone(), Arc::clone(counts), Arc::clone(triggers));
-    let known = Known { options, counts, triggers, begun: Instant::now(), clients: AtomicUsize::new(0) };
+    let control = Control { _bound: Some(bound), ..Control::default() };
+    let begun = Arc::clone(&control.begun);
+    let known = Known { options, counts, triggers, begun, clients: AtomicUsize::new(0) };
     let serve = move || {
         rights::keep(Part::Helper);
         serve(&listener, &Arc::new(known));
@@ -72,7 +88,7 @@ pub(super) fn listen(
         .name("icecore-control".to_owned())
         .spawn(serve)
         .context("cannot start a thread")?;
-    Ok(Some(bound))
+    Ok(control)
 }
 
 fn serve(listener: &UnixListener, known: &Arc<Known>) {
@@ -82,7 +98,12 @@ fn serve(listener: &UnixListener, known: &Arc<Known>) {
             thread::sleep(PATIENCE);
             continue;
         };
-        if !control::is_allowed(&stream) || known.clients.load(Ordering::Relaxed) >= MAX_CLIENTS {
+        if !control::is_allowed(&stream) {
+            continue;
+        }
+        if known.clients.load(Ordering::Relaxed) >= MAX_CLIENTS {
+            // The buffer of a new socket has room.
+            let _ = writeln!(&stream, "{}", json!({ "error": "too many ask at once: ask again" }));
             continue;
         }
         known.clients.fetch_add(1, Ordering::Relaxed);
@@ -137,8 +158,8 @@ impl Known {
             "schema": "icecore.ctl/1",
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
-            "state": "recording",
-            "since_s": self.begun.elapsed().as_secs_f64(),
+            "state": if self.begun.get().is_some() { "recording" } else { "starting" },
+            "since_s": self.begun.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64()),
             "samples": counted.samples,
             "lost": counted.lost_samples,
             "other_losses": others,
@@ -153,10 +174,7 @@ impl Known {
     /// Asks for a file, and waits for it.
     fn ask(&self, what: &str) -> Result<Value, String> {
         let (answer, told) = sync_channel(1);
-        let trigger = Trigger { answer: Some(answer), ..Trigger::new(TriggerCause::CONTROL, what) };
-        if !self.triggers.ask(trigger) {
-            return Err("a file was asked for already, and is about to be written".to_owned());
-        }
+        self.triggers.ask(Trigger { answers: vec![answer], ..Trigger::new(TriggerCause::CONTROL, what) });
         let told =
             told.recv_timeout(FOR_A_FILE).map_err(|_| "the recorder has not written it yet".to_owned())?;
         let Written { path, samples, lost, bytes, text } = told?;

@@ -233,13 +233,18 @@ fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Tr
                 summary::tell(&format!("icecore-record: {what}: {text}\n"));
             }
             let path = path.to_str().map(str::to_owned);
-            trigger.answer(Ok(Written { path, samples, lost, bytes, text }));
+            trigger.answer(&Ok(Written { path, samples, lost, bytes, text }));
         }
         Err(why) => {
             history.put_back(parts);
-            let told = format!("{why}; the history stays in memory until something asks again");
+            let then = if history.held().is_over {
+                "the recorder ends, and the history with it"
+            } else {
+                "the history stays in memory until something asks again"
+            };
+            let told = format!("{why}; {then}");
             summary::tell(&format!("error: {what}: {told}\n"));
-            trigger.answer(Err(told));
+            trigger.answer(&Err(told));
         }
     }
     kept::prune(options);

@@ -219,7 +219,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
     let (counts, triggers) = (Arc::new(counts), Arc::<Triggers>::default());
-    let _control = control::listen(options, &counts, &triggers)?;
+    let control = control::listen(options, &counts, &triggers)?;
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
@@ -271,6 +271,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             return Err(error);
         }
         service.ready();
+        control.begin();
         let view =
             viewer.zip(output.path()).map(|(program, path)| View::start(&program, path)).transpose()?;
         let pumped = pump.run(&mut sampler, (begin, seen, census), command.as_mut());
@@ -438,6 +439,7 @@ fn wishes<'a>(
         refused,
         counts,
         when: &options.when,
+        counters_every: options.counters.unwrap_or_default(),
         triggers,
     }
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{EndReason, ReceiptV1, SessionV1, TriggerCause};
+use icecore_format::records::{EndReason, ReceiptV1, SessionV1};
 use icecore_format::write::Writer;
 use icecore_text::quantity;
 
@@ -210,9 +210,12 @@ impl<'scope> Rotation<'scope> {
     /// process of some name, and make the condition hold again and again.
     fn is_triggered(&self) -> bool {
         let signalled = self.signals.as_ref().and_then(Signals::take);
-        signalled.into_iter().for_each(|trigger| _ = self.triggers.ask(trigger));
-        let is_early = || self.next_condition.get().is_some_and(|next| Instant::now() < next);
-        self.triggers.cause().is_some_and(|cause| cause != TriggerCause::CONDITION || !is_early())
+        signalled.into_iter().for_each(|trigger| self.triggers.ask(trigger));
+        self.triggers.is_asked(self.serves_conditions())
+    }
+
+    fn serves_conditions(&self) -> bool {
+        self.next_condition.get().is_none_or(|next| Instant::now() >= next)
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -224,6 +227,9 @@ impl<'scope> Rotation<'scope> {
     /// # Errors
     /// If one of them panicked.
     pub(super) fn end(self, options: &Options) -> anyhow::Result<Last> {
+        // Nothing waits any longer.
+        self.is_triggered();
+        let trigger = self.triggers.take(true);
         // The thread that opens files ends.
         drop(self.opener);
         drop(self.ready);
@@ -234,8 +240,6 @@ impl<'scope> Rotation<'scope> {
         kept::prune(options);
         let (stored, output) = last.expect("bug: no file is open at the end");
         let (number, began_ns) = self.current.get();
-        let signalled = self.signals.as_ref().and_then(Signals::take);
-        let trigger = self.triggers.take().or(signalled);
         let turned = Turned { number, began_ns, trigger };
         Ok(Last { stored, output, before: self.before.get(), turned })
     }
@@ -273,7 +277,7 @@ impl Files for Rotation<'_> {
         self.due.set(self.next_due());
         let now = Spent::now(sampler);
         let used = now.receipt_since(self.before.replace(now));
-        let trigger = if self.is_triggered() { self.triggers.take() } else { None };
+        let trigger = self.triggers.take(self.serves_conditions());
         let saved = self.flight.filter(|_| trigger.is_some());
         if let Some(flight) = saved {
             self.next_condition.set(Instant::now().checked_add(flight.lasts));
@@ -389,7 +393,7 @@ impl Writers<'_> {
             Ok(_) => {}
             Err(why) => summary::tell(&format!("error: {why}")),
         }
-        trigger.inspect(|trigger| trigger.answer(told));
+        trigger.inspect(|trigger| trigger.answer(&told));
         if let Some(text) = settled.text(&called) {
             summary::tell(&format!("icecore-record: {text}"));
         }

@@ -2,12 +2,13 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::geteuid;
 
 /// How the name of a socket ends; before it stands the id of the recorder's process.
@@ -21,14 +22,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: UnixListener,
-    pub(crate) path: PathBuf,
+    path: PathBuf,
+    /// Its device and inode: somebody may have put another file there.
+    file: (u64, u64),
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // Somebody may have removed it.
-        let _ = fs::remove_file(&self.path);
+        if file_at(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Returns the folders in which recorders of this user have their sockets; a new one is made in the first.
@@ -56,24 +64,41 @@ pub(crate) fn bind_usual() -> io::Result<Bound> {
     if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.mode() & 0o022 != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    for socket in sockets(&folder) {
-        if UnixStream::connect(&socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            // Its recorder was killed.
-            let _ = fs::remove_file(&socket);
-        }
-    }
+    sockets(&folder).iter().for_each(|socket| remove_stale(socket));
     bind(&folder.join(format!("{}{SUFFIX}", std::process::id())))
 }
 
-/// Makes a socket to which only this user and root have a way.
+/// Makes a socket to which only this user and root have a way. That of a recorder of this user that was killed is replaced.
 ///
 /// # Errors
 /// As the operating system says; `AddrInUse` if something of the name exists.
 pub(crate) fn bind(path: &Path) -> io::Result<Bound> {
-    let bound = Bound { listener: UnixListener::bind(path)?, path: path.to_owned() };
+    remove_stale(path);
+    let listener = UnixListener::bind(path)?;
+    let bound = Bound { listener, path: path.to_owned(), file: file_at(path)? };
     // Whoever connects before this is refused by `is_allowed`.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(bound)
+}
+
+/// Removes a socket of this user to which nobody listens.
+fn remove_stale(path: &Path) {
+    let is_own = |meta: &fs::Metadata| meta.file_type().is_socket() && meta.uid() == geteuid().as_raw();
+    if fs::symlink_metadata(path).is_ok_and(|meta| is_own(&meta))
+        && reach(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Connects to a socket, at once or not at all: who listens may have stopped, with as many waiting as may.
+fn reach(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Returns true if the other end is this user, or root.
@@ -86,7 +111,7 @@ pub(crate) fn is_allowed(stream: &UnixStream) -> bool {
 /// # Errors
 /// As the operating system says.
 pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(path)?;
+    let stream = reach(path)?;
     if geteuid().is_root() || is_allowed(&stream) {
         Ok(stream)
     } else {
@@ -94,12 +119,13 @@ pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
     }
 }
 
-/// Lists the sockets of this user's recorders that answer, with the ids of their processes.
+/// Lists the sockets of this user's recorders, with the ids of their processes.
 pub(crate) fn found() -> Vec<(u32, PathBuf)> {
     let all = folders().into_iter().flat_map(|folder| sockets(&folder));
     let named = all.filter_map(|path| {
         let pid = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.parse().ok()?;
-        connect(&path).is_ok().then_some((pid, path))
+        let is_stale = connect(&path).is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
+        (!is_stale).then_some((pid, path))
     });
     named.collect()
 }

@@ -13,6 +13,9 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use crate::sys::clock;
 use crate::sys::sender::sender;
 
+/// What asks may be so long, bytes; what asks beyond that is only counted.
+const MAX_WHAT: usize = 1 << 10;
+
 /// Something asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Trigger {
@@ -22,7 +25,7 @@ pub(crate) struct Trigger {
     /// What held, or who asked, as people read it.
     pub(crate) what: String,
     /// Who waits to be told what became of it.
-    pub(crate) answer: Option<SyncSender<Result<Written, String>>>,
+    pub(crate) answers: Vec<SyncSender<Result<Written, String>>>,
 }
 
 /// A file that was written because something asked.
@@ -40,42 +43,70 @@ pub(crate) struct Written {
 impl Trigger {
     /// Makes one of this moment; nobody waits for an answer to it.
     pub(crate) fn new(cause: TriggerCause, what: impl Into<String>) -> Self {
-        Self { time_ns: clock::monotonic_ns(), cause, what: what.into(), answer: None }
+        Self { time_ns: clock::monotonic_ns(), cause, what: what.into(), answers: Vec::new() }
     }
 
     /// Tells who waits what became of it.
-    pub(crate) fn answer(&self, told: Result<Written, String>) {
+    pub(crate) fn answer(&self, told: &Result<Written, String>) {
         // Who waited may be gone.
-        let _ = self.answer.as_ref().map(|answer| answer.try_send(told));
+        self.answers.iter().for_each(|answer| _ = answer.try_send(told.clone()));
+    }
+
+    /// Takes another one along: one file serves both.
+    fn join(&mut self, other: Self) {
+        self.time_ns = self.time_ns.min(other.time_ns);
+        self.answers.extend(other.answers);
+        if self.what.len() < MAX_WHAT {
+            self.what = format!("{}; {}", self.what, other.what);
+        } else if !self.what.ends_with('…') {
+            self.what.push('…');
+        }
     }
 }
 
-/// The first trigger that has not been served yet. Threads and a signal set it; the main thread serves it.
+/// What asks and has not been served yet. Threads and a signal set it; the main thread serves it.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    asked: Mutex<Option<Trigger>>,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// Signals and requests, which are served at once.
+    urgent: Option<Trigger>,
+    /// Conditions, which may have to wait.
+    conditions: Option<Trigger>,
 }
 
 impl Triggers {
-    /// Asks; returns false if something else has asked already, and is served first.
-    pub(crate) fn ask(&self, trigger: Trigger) -> bool {
+    /// Asks, together with what has asked already.
+    pub(crate) fn ask(&self, trigger: Trigger) {
         let mut asked = self.asked();
-        let is_first = asked.is_none();
-        asked.get_or_insert(trigger);
-        is_first
+        let is_condition = trigger.cause == TriggerCause::CONDITION;
+        let place = if is_condition { &mut asked.conditions } else { &mut asked.urgent };
+        match place {
+            Some(first) => first.join(trigger),
+            None => *place = Some(trigger),
+        }
     }
 
-    /// Returns what kind of trigger asks.
-    pub(crate) fn cause(&self) -> Option<TriggerCause> {
-        self.asked().as_ref().map(|trigger| trigger.cause)
+    /// Returns true if something asks; conditions count only with `conditions`.
+    pub(crate) fn is_asked(&self, conditions: bool) -> bool {
+        let asked = self.asked();
+        asked.urgent.is_some() || conditions && asked.conditions.is_some()
     }
 
-    /// Takes what asks.
-    pub(crate) fn take(&self) -> Option<Trigger> {
-        self.asked().take()
+    /// Takes all that asks; conditions alone only with `conditions`.
+    pub(crate) fn take(&self, conditions: bool) -> Option<Trigger> {
+        let mut asked = self.asked();
+        let Some(mut first) = asked.urgent.take() else {
+            return asked.conditions.take_if(|_| conditions);
+        };
+        asked.conditions.take().into_iter().for_each(|other| first.join(other));
+        Some(first)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Option<Trigger>> {
+    fn asked(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,13 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_one_is_served_and_then_the_next_one_may_ask() {
-        let triggers = Triggers::default();
-        assert!(triggers.cause().is_none() && triggers.take().is_none());
-        assert!(triggers.ask(Trigger::new(TriggerCause::CONDITION, "a")));
-        assert!(!triggers.ask(Trigger::new(TriggerCause::SIGNAL, "b")));
-        assert_eq!(triggers.take().map(|trigger| trigger.what), Some("a".to_owned()));
-        assert!(triggers.ask(Trigger::new(TriggerCause::SIGNAL, "b")));
-        assert_eq!(triggers.cause(), Some(TriggerCause::SIGNAL));
+    fn one_file_serves_all_that_asks_and_conditions_may_have_to_wait() {
+        let (triggers, new) = (Triggers::default(), Trigger::new);
+        assert!(!triggers.is_asked(true) && triggers.take(true).is_none());
+        triggers.ask(new(TriggerCause::CONDITION, "a"));
+        triggers.ask(new(TriggerCause::CONDITION, "b"));
+        assert!(triggers.is_asked(true) && !triggers.is_asked(false) && triggers.take(false).is_none());
+        triggers.ask(new(TriggerCause::SIGNAL, "c"));
+        let taken = triggers.take(false).expect("a signal does not wait");
+        assert_eq!((taken.cause, taken.what.as_str()), (TriggerCause::SIGNAL, "c; a; b"));
+        assert!(triggers.take(true).is_none());
+        for _ in 0..1_000 {
+            triggers.ask(new(TriggerCause::CONDITION, "something holds"));
+        }
+        let what = triggers.take(true).expect("they ask").what;
+        assert!(what.len() < MAX_WHAT + 32 && what.ends_with('…'), "{what}");
     }
 }

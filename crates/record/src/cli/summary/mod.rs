@@ -51,7 +51,7 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     let per_sample = |amount: f64| if receipt.samples == 0 { 0.0 } else { amount / receipt.samples as f64 };
     let seconds = ended.elapsed.as_secs_f64();
     let events: Vec<String> = ended.events.iter().map(with_rate).collect();
-    let is_loss = |cause: &Cause| ![Cause::RATE_LOWERED, Cause::KERNEL_MODE].contains(cause);
+    let is_loss = |cause: &Cause| ![Cause::RATE_LOWERED, Cause::NOT_SAMPLED].contains(cause);
     let count_of = |wanted| ended.losses.iter().find(|(cause, _)| *cause == wanted).map(|(_, count)| *count);
     let lost: Vec<String> = ended
         .losses
@@ -64,8 +64,11 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
     if let Some(hits) = count_of(Cause::RATE_LOWERED) {
         lost += &format!("; other samples stand for {} (--max-event-rate)", things(hits, "hit"));
     }
-    if let Some(samples) = count_of(Cause::KERNEL_MODE) {
-        lost += &format!("; not sampled, because in the kernel: the time of {}", things(samples, "sample"));
+    if let Some(samples) = count_of(Cause::NOT_SAMPLED) {
+        lost += &format!(
+            "; not sampled, in the kernel or of threads that ended before a sample: the time of {}",
+            things(samples, "sample")
+        );
     }
     let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
     let mut out = Vec::new();

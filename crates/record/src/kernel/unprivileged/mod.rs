@@ -356,7 +356,7 @@ impl State {
                 let newest = if self.is_over { 0 } else { UNDERWAY_NS + period };
                 let weight = ran.saturating_sub(sampled).saturating_sub(weight).saturating_sub(newest);
                 let count = (weight + period / 2) / period.max(1);
-                losses.push(Loss { cpu: *cpu, event: *event, weight, ..Loss::of(Cause::KERNEL_MODE, count) });
+                losses.push(Loss { cpu: *cpu, event: *event, weight, ..Loss::of(Cause::NOT_SAMPLED, count) });
             }
         }
         let mut of_tasks = 0;

@@ -50,6 +50,9 @@ pub struct Digested {
     pub(crate) embedded: Embedded,
 }
 
+/// The most conditions that are passed on at once.
+const MAX_ASKS: usize = 16;
+
 /// A message says that files are being embedded if that takes longer than this.
 const TOLD_AFTER: Duration = Duration::from_millis(1500);
 
@@ -72,6 +75,8 @@ pub struct Wishes<'a> {
     pub counts: &'a Counts,
     /// Conditions that ask for the history.
     pub when: &'a [Condition],
+    /// How often counters are read.
+    pub counters_every: Duration,
     /// Takes what asks.
     pub triggers: &'a Triggers,
 }
@@ -123,7 +128,7 @@ pub fn digest(
         losses: FxHashMap::default(),
         floods: Floods::default(),
         counting: Counting::default(),
-        conditions: Conditions::new(wishes.when),
+        conditions: Conditions::new(wishes.when, wishes.counters_every),
         asks: Vec::new(),
         tell: wishes.tell,
         batches,
@@ -285,8 +290,7 @@ impl Digest {
             }
             _ => {}
         }
-        // One asks for all of them.
-        self.asks.truncate(1);
+        self.asks.truncate(MAX_ASKS);
     }
 
     fn cgroup(&mut self, event: &Event<'_>) {
