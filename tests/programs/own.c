@@ -29,7 +29,7 @@ static long cpu_us(void)
 	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* The time is told by a clock, about every tenth of a millisecond. */
+/* A look at the clock, about every tenth of a millisecond, says when it is over. */
 KEEP void spin(long us)
 {
 	for (long until = cpu_us() + us; cpu_us() < until;)

@@ -34,8 +34,8 @@ use crate::stacks::locate::{CodeLocation, Locator, steps};
 
 /// The most samples of the last seconds that are kept; beyond that, the oldest leave earlier.
 const MAX_SAMPLES: usize = 1 << 20;
-/// The most places, and the most pairs of process and place, that are told apart over the whole recording; samples of others are counted
-/// as one.
+/// The follower tells at most so many places apart over the whole recording, and so many pairs of process and place; it counts samples of
+/// others as one.
 const MAX_PLACES: usize = 256 << 10;
 /// How many times as long as names were looked up none are looked up, so that this takes a hundredth of the time.
 const PAUSE: u32 = 100;
