@@ -8,7 +8,7 @@ use icecore_text::quantity;
 
 use super::FAILED;
 use super::disk::why_not;
-use super::flight::{self, Saver};
+use super::flight::{self, Rest, Saver};
 use super::rotate::{Last, Spent};
 use super::view::View;
 use crate::cli::output::{Output, Settled};
@@ -74,16 +74,18 @@ pub(super) fn close(
     };
     let receipt = stored.receipt(end.digested.totals.samples, lost, spent);
     let left_out = left_out(&end.digested.embedded);
-    let asked = options.flight.zip(trigger.as_ref());
-    let asked = asked.map(|(flight, trigger)| flight::recorded(trigger, flight, false));
-    stored.complete(&left_out, &last_losses, asked.as_ref(), &receipt);
     let (is_signal, exit_code) = (end.pumped.ended_by == Reason::Signal, end.exit_code);
     let by_terminal = end.by_terminal;
     let is_written = match saver {
-        None => finish(options, sampler, (stored, &output), end, &receipt),
+        None => {
+            stored.complete(&left_out, &last_losses, None, &receipt);
+            finish(options, sampler, (stored, &output), end, &receipt)
+        }
         Some(saver) => {
-            let is_written =
-                saver.end(trigger.map(|trigger| (flight::Part::last(stored, &turned, end_ns), trigger)));
+            let is_written = saver.end(trigger.map(|trigger| {
+                let rest = Rest::Receipt { left_out, losses: last_losses, receipt: Box::new(receipt) };
+                (flight::Part::last(stored, &turned, end_ns, rest), trigger)
+            }));
             if is_written == Ok(false) && !options.quiet {
                 summary::tell(
                     "icecore-record: nothing asked for the history (--flight): no file was written",

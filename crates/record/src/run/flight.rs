@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
-use icecore_format::records::TriggerV1;
+use icecore_format::records::{LeftOut, Loss, ReceiptV1, TriggerV1};
 use icecore_text::quantity;
 
 use super::disk::why_not;
@@ -33,10 +33,19 @@ use crate::threads::triggers::{Trigger, Written};
 pub(super) struct Part {
     stored: Stored,
     /// What it needs to be complete; `None` once it is.
-    close: Option<Box<Close>>,
+    rest: Option<Rest>,
     number: u64,
     began_ns: u64,
     end_ns: u64,
+}
+
+/// What a part lacks until something asks.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// The names of what its samples hit, and its receipt: another part has followed.
+    Close(Box<Close>),
+    /// Its receipt: it is the last one.
+    Receipt { left_out: Vec<LeftOut>, losses: Vec<Loss>, receipt: Box<ReceiptV1> },
 }
 
 impl Part {
@@ -44,12 +53,17 @@ impl Part {
     pub(super) fn full(stored: Stored, close: Box<Close>) -> Self {
         let (Turned { number, began_ns, .. }, end_ns) = (&close.turned, close.spent.end_ns);
         let (number, began_ns) = (*number, *began_ns);
-        Self { stored, close: Some(close), number, began_ns, end_ns }
+        Self { stored, rest: Some(Rest::Close(close)), number, began_ns, end_ns }
     }
 
-    /// Takes the last part, which has its receipt.
-    pub(super) fn last(stored: Stored, Turned { number, began_ns, .. }: &Turned, end_ns: u64) -> Self {
-        Self { stored, close: None, number: *number, began_ns: *began_ns, end_ns }
+    /// Takes the last part.
+    pub(super) fn last(
+        stored: Stored,
+        Turned { number, began_ns, .. }: &Turned,
+        end_ns: u64,
+        rest: Rest,
+    ) -> Self {
+        Self { stored, rest: Some(rest), number: *number, began_ns: *began_ns, end_ns }
     }
 }
 
@@ -135,9 +149,10 @@ impl History {
     }
 
     /// Takes parts back that could not be written: something may ask again.
-    fn put_back(&self, parts: Vec<Part>) {
+    fn put_back(&self, parts: Vec<Part>, is_full: bool) {
         let mut held = self.held();
         held.has_failed = true;
+        held.is_full |= is_full;
         parts.into_iter().rev().for_each(|part| held.parts.push_front(part));
     }
 
@@ -193,7 +208,7 @@ impl Saver {
 }
 
 /// Returns what a file says of its trigger.
-pub(super) fn recorded(trigger: &Trigger, limits: Flight, is_full: bool) -> TriggerV1 {
+fn recorded(trigger: &Trigger, limits: Flight, is_full: bool) -> TriggerV1 {
     let Trigger { time_ns, cause, what, .. } = trigger;
     let asked_ns = u64::try_from(limits.lasts.as_nanos()).unwrap_or(u64::MAX);
     TriggerV1 { time_ns: *time_ns, asked_ns, what: what.clone(), cause: *cause, is_full }
@@ -207,8 +222,13 @@ fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Tr
     let (mut samples, mut lost) = (0, 0);
     for (number, part) in (1..).zip(&mut parts) {
         let asked = recorded(trigger, history.limits, is_full);
-        if let Some(close) = part.close.take() {
-            part.stored.end(*close, embedding, (number == count).then_some(&asked));
+        let trigger = (number == count).then_some(&asked);
+        match part.rest.take() {
+            Some(Rest::Close(close)) => _ = part.stored.end(*close, embedding, trigger),
+            Some(Rest::Receipt { left_out, losses, receipt }) => {
+                part.stored.complete(&left_out, &losses, trigger, &receipt);
+            }
+            None => {}
         }
         let (own, own_lost) = part.stored.counted;
         samples += own;
@@ -236,7 +256,7 @@ fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Tr
             trigger.answer(&Ok(Written { path, samples, lost, bytes, text }));
         }
         Err(why) => {
-            history.put_back(parts);
+            history.put_back(parts, is_full);
             let then = if history.held().is_over {
                 "the recorder ends, and the history with it"
             } else {
@@ -299,7 +319,8 @@ mod tests {
         };
         writer.append(&SourcesV1::from_table(&table)).expect("memory");
         let turned = Turned { number, began_ns: seconds.start * S, trigger: None };
-        Part::last(Stored::new(writer), &turned, seconds.end * S)
+        let (left_out, losses, receipt) = Default::default();
+        Part::last(Stored::new(writer), &turned, seconds.end * S, Rest::Receipt { left_out, losses, receipt })
     }
 
     fn history(seconds: u64, bytes: u64) -> History {
@@ -359,8 +380,9 @@ mod tests {
         history.push(part(1, 1..2, 100), None);
         let (parts, ..) = history.next().expect("something asks");
         assert_eq!(numbers(&parts), [1, 2]);
-        history.put_back(parts);
+        history.put_back(parts, true);
         history.push(part(4, 4..5, 100), trigger());
-        assert_eq!(history.next().map(|(parts, ..)| numbers(&parts)), Some(vec![1, 2, 3, 4]));
+        let (parts, _, is_full) = history.next().expect("something asks again");
+        assert_eq!((numbers(&parts), is_full), (vec![1, 2, 3, 4], true), "what was missing still is");
     }
 }
