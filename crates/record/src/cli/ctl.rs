@@ -140,6 +140,9 @@ fn text(request: Request, answer: &Value) -> String {
     if request != Request::Status {
         return clean(answer["text"].as_str().unwrap_or_default().as_bytes()).to_string();
     }
+    if answer["state"] == "starting" {
+        return format!("process {}: starting, nothing is recorded yet", number("pid"));
+    }
     let seconds = answer["since_s"].as_f64().unwrap_or(0.0);
     let mut lost = vec![format!("{} lost", things(number("lost"), "sample"))];
     let others = answer["other_losses"].as_object().into_iter().flatten();
@@ -178,5 +181,7 @@ mod tests {
             "other_losses": { "stack_shortened": 3 }, "bytes": 4096, "bytes_are_of": "file" });
         let line = "process 7: recording for 2.50 s, 1,200 samples, 0 samples lost, 3 stack_shortened, 4.0 KiB of this file";
         assert_eq!(text(Request::Status, &answer), line);
+        let starting = json!({ "pid": 7, "state": "starting" });
+        assert_eq!(text(Request::Status, &starting), "process 7: starting, nothing is recorded yet");
     }
 }
