@@ -2,14 +2,15 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
-use rustix::process::geteuid;
+use rustix::process::{geteuid, umask};
 
 /// How the name of a socket ends; before it stands the id of the recorder's process.
 const SUFFIX: &str = ".sock";
@@ -74,11 +75,11 @@ pub(crate) fn bind_usual() -> io::Result<Bound> {
 /// As the operating system says; `AddrInUse` if something of the name exists.
 pub(crate) fn bind(path: &Path) -> io::Result<Bound> {
     remove_stale(path);
-    let listener = UnixListener::bind(path)?;
-    let bound = Bound { listener, path: path.to_owned(), file: file_at(path)? };
-    // Whoever connects before this is refused by `is_allowed`.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(bound)
+    // Setting the mode afterwards could change another file, to which somebody has led the path meanwhile.
+    let before = umask(Mode::from_bits_retain(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    Ok(Bound { listener: listener?, path: path.to_owned(), file: file_at(path)? })
 }
 
 /// Removes a socket of this user to which nobody listens.
