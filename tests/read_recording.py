@@ -19,9 +19,9 @@ import zstandard
 KINDS = ["session", "strings", "tasks", "lifecycle", "images", "mappings", "stacks", "samples"]
 KINDS += ["kernel_symbols", "losses", "receipt", "index", "symbols"]
 KINDS += ["image_parts", "jit", "cgroups", "names", "left_out", "stack_code", "stack_pieces", "stack_nodes", "snapshots"]
-KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code", "fields", "trigger"]
+KINDS += ["unwind_rules", "stack_marks", "cpu_times", "waits", "counters", "sources", "code", "fields", "trigger", "rates"]
 KINDS = dict(enumerate(KINDS, 1))
-ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 208, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104, 32]
+ROOT_BYTES = [184, 24, 40, 88, 96, 120, 64, 192, 48, 72, 136, 0, 124, 48, 208, 64, 248, 48, 28, 40, 40, 88, 68, 24, 104, 144, 80, 80, 220, 104, 32, 60]
 ROOT_BYTES = dict(enumerate(ROOT_BYTES, 1))
 ENDS = ["none", "root", "depth", "unreadable", "not_monotonic", "misaligned", "zero_return", "unsaid", "not_code",
         "mappings_lost", "by_tables"]
@@ -303,7 +303,7 @@ class Part:
         self.settings, self.end, self.host, self.boot_id, self.end_ns = None, None, "", "", None
         self.strings, self.tasks, self.images, self.nodes = {0: ""}, {}, {}, {}
         self.changes, self.mappings, self.samples, self.has_receipt = [], [], [], False
-        self.triggers = []
+        self.triggers, self.rates = [], []
         self.symbols, self.image_parts, self.jit, self.cgroups, self.names = [], [], [], [], []
         self.sources, self.code = [], []
         self.left_out, self.mount_ns = [], 0
@@ -335,6 +335,10 @@ class Part:
     def trigger_block(self, root):
         what = root.text(root.base + 16)
         self.triggers.append([root.u64(0), root.u64(8), what, root.u16(24), bool(root.raw[root.base + 26])])
+
+    def rates_block(self, root):
+        rows = zip(root.steps(0), *[root.values(at) for at in (12, 24, 36, 48)])
+        self.rates.extend(list(row) for row in rows)
 
     def strings_block(self, root):
         first, arena, at = root.u32(0), root.bytes(4), 0
@@ -588,7 +592,7 @@ def read(recording):
     later += [Part.left_out_block, Part.stack_code_block, Part.stack_pieces_block, Part.stack_nodes_block]
     later += [Part.snapshots_block, Part.unwind_rules_block, Part.stack_marks_block, Part.cpu_times_block]
     later += [Part.waits_block, Part.counters_block, Part.sources_block, Part.code_block, Part.fields_block]
-    later += [Part.trigger_block]
+    later += [Part.trigger_block, Part.rates_block]
     readers = dict(enumerate(readers, 1)) | {RECEIPT: Part.receipt} | dict(enumerate(later, 13))
     parts, unknown = [], 0
     for block in recording.blocks:
@@ -808,6 +812,7 @@ def main():
         "counters": [row for part in parts for row in part.counters],
         "fields": [row for part in parts for row in part.fields],
         "triggers": [row for part in parts for row in part.triggers],
+        "rates": [row for part in parts for row in part.rates],
         "stack_marks": [[node, mark] for part in parts for node, mark in part.marks.items()],
         "settings": [part.settings for part in parts if part.settings],
         "ends": [part.end for part in parts if part.end],

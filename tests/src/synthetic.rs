@@ -17,9 +17,9 @@ use icecore_format::records::{
     CpuTimesV1, EmbedMode, EndReason, EventMeaning, EventV1, Field, FieldsV1, Image, ImageKind, ImagePartsV1,
     ImagesV1, JitCode, JitV1, KernelSymbol, KernelSymbolsV1, LabelV1, LeftOut, LeftOutV1, Lifecycle,
     LifecycleV1, Location, Loss, LossesV1, Maker, Mapping, MappingsV1, Mark, NameTable, NamesV1, Node,
-    Origin, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1, StackMarksV1, StackRepair,
-    StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, TriggerV1, UnwindMode, UnwindRule,
-    UnwindRulesV1, Wait, WaitsV1, WalkEnd,
+    Origin, RateChange, RatesV1, ReceiptV1, Sample, SamplesV1, SessionV1, SourceTable, SourcesV1,
+    StackMarksV1, StackRepair, StacksV1, StringsV1, Symbol, SymbolsV1, TargetKind, Task, TasksV1, TriggerV1,
+    UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
 
@@ -92,6 +92,8 @@ pub struct Builder {
     pub losses: Vec<Loss>,
     /// The session; [`session`] by default.
     pub session: Option<SessionV1>,
+    /// Changes of the sampling rate.
+    pub rates: Vec<RateChange>,
     /// What asked for it; `None` by default.
     pub trigger: Option<TriggerV1>,
     /// The receipt; `None` by default.
@@ -214,7 +216,26 @@ impl Builder {
     ///
     /// # Errors
     /// The errors of the writer.
-    pub fn write(mut self, path: &Path, close: bool) -> Result<(), Error> {
+    pub fn write(self, path: &Path, close: bool) -> Result<(), Error> {
+        Self::write_all(vec![self], path, close)
+    }
+
+    /// Writes a recording of several sessions, and closes it if requested. It has the UUID of the first one.
+    ///
+    /// # Errors
+    /// The errors of the writer.
+    pub fn write_all(sessions: Vec<Self>, path: &Path, close: bool) -> Result<(), Error> {
+        let uuid = sessions.first().and_then(|first| first.uuid).unwrap_or([0x1c; 16]);
+        let mut writer = Writer::create(std::fs::File::create(path)?, uuid)?;
+        sessions.into_iter().try_for_each(|session| session.append_to(&mut writer))?;
+        if close {
+            writer.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Appends the session to a recording.
+    fn append_to(mut self, writer: &mut Writer) -> Result<(), Error> {
         self.lifecycle.sort_by_key(|row| row.time_ns);
         self.cgroups.sort_by_key(|row| row.time_ns);
         self.mappings.sort_by_key(|row| row.time_ns);
@@ -222,7 +243,7 @@ impl Builder {
         self.waits.sort_by_key(|row| row.time_ns);
         self.fields.sort_by_key(|row| row.time_ns);
         self.counters.sort_by_key(|row| row.time_ns);
-        let mut writer = Writer::create(std::fs::File::create(path)?, self.uuid.unwrap_or([0x1c; 16]))?;
+        self.rates.sort_by_key(|row| row.time_ns);
         writer.append(&self.session.take().unwrap_or_else(session))?;
         writer.append(&StringsV1::from_rows(1, &self.strings))?;
         writer.append(&TasksV1::from_rows(0, &self.tasks))?;
@@ -239,7 +260,7 @@ impl Builder {
         if !self.marks.is_empty() {
             writer.append(&StackMarksV1::from_rows(&self.marks))?;
         }
-        self.held.write(&mut writer)?;
+        self.held.write(writer)?;
         if !self.unwind_rules.is_empty() {
             writer.append(&UnwindRulesV1::from_rows(&self.unwind_rules))?;
         }
@@ -283,14 +304,14 @@ impl Builder {
         if !self.losses.is_empty() {
             writer.append(&LossesV1::from_rows(&self.losses))?;
         }
+        if !self.rates.is_empty() {
+            writer.append(&RatesV1::from_rows(&self.rates))?;
+        }
         if let Some(trigger) = &self.trigger {
             writer.append(trigger)?;
         }
         if let Some(receipt) = &self.receipt {
             writer.append(receipt)?;
-        }
-        if close {
-            writer.finish()?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{CpuScope, CpuTime, EventV1, Maker, SessionV1, TargetKind};
+use icecore_format::records::{CpuScope, CpuTime, EventV1, Maker, RateChange, SessionV1, TargetKind};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -17,6 +17,7 @@ use icecore_profile::map::Map;
 use icecore_profile::named::pipeline::Loaded;
 use icecore_profile::recording::events::Meaning;
 use icecore_profile::recording::load::parts::Parts;
+use icecore_profile::recording::rates::Rates;
 use icecore_profile::stacks::hits::Selection;
 
 /// A difference of so many standard deviations is not chance: 1 of 16,000.
@@ -131,7 +132,13 @@ pub fn compare(loaded: &Loaded<'_>) -> Result<Account, &'static str> {
     }
     account.processes = processes.into_values().collect();
     account.threads = rows;
-    account.disagrees = disagreement(&account, sampled.period_ns(&clocks(&tables.parts)));
+    let rates = Rates::new(tables, &loaded.filter);
+    // What a thread ran at the lowest rate has the fewest samples.
+    let lowest = rates.lowest().map_or(1.0, |it| f64::from(it.share) / f64::from(RateChange::WHOLE));
+    let asked_ns = asked_ns(&clocks(&tables.parts)) / lowest.min(1.0);
+    let period_ns =
+        if lowest < 1.0 { sampled.period_ns(asked_ns).max(asked_ns) } else { sampled.period_ns(asked_ns) };
+    account.disagrees = disagreement(&account, period_ns);
     for list in [&mut account.threads, &mut account.processes] {
         list.sort_unstable_by_key(|row| (std::cmp::Reverse(row.difference_ns()), row.tgid, row.tid));
         list.truncate(LISTED);
@@ -254,17 +261,22 @@ impl Sampled {
         self
     }
 
-    /// Returns the time for which one sample stands; without samples, the time for which one would stand.
-    fn period_ns(&self, events: &[EventV1]) -> f64 {
-        let asked = |event: &EventV1| match event.frequency_hz {
-            0 => event.period as f64,
-            hz => 1e9 / hz as f64,
-        };
+    /// Returns the time for which one sample stands; without samples, `asked_ns`, for which one would stand.
+    fn period_ns(&self, asked_ns: f64) -> f64 {
         match self.samples {
-            0 => events.iter().map(asked).fold(0.0, f64::max),
+            0 => asked_ns,
             samples => self.weight_ns as f64 / samples as f64,
         }
     }
+}
+
+/// Returns the longest of the requested periods.
+fn asked_ns(events: &[EventV1]) -> f64 {
+    let asked = |event: &EventV1| match event.frequency_hz {
+        0 => event.period as f64,
+        hz => 1e9 / hz as f64,
+    };
+    events.iter().map(asked).fold(0.0, f64::max)
 }
 
 fn sampled(loaded: &Loaded<'_>, threads: &Map<(u32, u32), ThreadAccount>) -> Sampled {
@@ -359,11 +371,11 @@ mod tests {
     fn a_process_that_is_too_short_for_any_sample_is_not_in_step() {
         let event = |frequency_hz, period| EventV1 { frequency_hz, period, ..EventV1::default() };
         let none = Sampled::default();
-        assert_eq!(none.period_ns(&[event(100, 0)]), 1e7);
-        assert_eq!(none.period_ns(&[event(0, 5_000)]), 5e3);
+        assert_eq!(none.period_ns(asked_ns(&[event(100, 0)])), 1e7);
+        assert_eq!(none.period_ns(asked_ns(&[event(0, 5_000)])), 5e3);
         let some = Sampled { samples: 2, weight_ns: 30, ..Sampled::default() };
-        assert_eq!(some.period_ns(&[event(100, 0)]), 15.0);
-        assert!(!row(1, "x", 5, 0).disagrees(none.period_ns(&[event(100, 0)])));
+        assert_eq!(some.period_ns(asked_ns(&[event(100, 0)])), 15.0);
+        assert!(!row(1, "x", 5, 0).disagrees(none.period_ns(asked_ns(&[event(100, 0)]))));
     }
 
     #[test]

@@ -158,14 +158,15 @@ impl Excerpt<'_> {
 /// Marks a session as incomplete. Its start and its end stay: times count from the start, and the receipt covers the whole session.
 fn shorten(receipt: &mut ReceiptV1, selection: Selection<'_>, part: &Part) {
     let start_ns = part.time_ns(part.start_ns());
-    let inside = |at: Option<Moment>| {
-        let at_ns = selection.tables.parts.zero_ns().saturating_add(at?.ns);
-        let is_inside = start_ns < at_ns && at_ns < part.time_ns(receipt.end_ns);
-        is_inside.then(|| at_ns - start_ns)
-    };
+    let end_ns = part.time_ns(receipt.end_ns).max(start_ns);
+    let moment = |at: Moment| selection.tables.parts.zero_ns().saturating_add(at.ns);
     let Filter { from, to, .. } = *selection.filter;
-    receipt.cut_from_ns = receipt.cut_from_ns.max(inside(from));
-    receipt.cut_to_ns = [receipt.cut_to_ns, inside(to)].into_iter().flatten().min();
+    // Of a session that lies outside nothing is kept.
+    let from_ns =
+        from.map(moment).filter(|at_ns| start_ns < *at_ns).map(|at_ns| at_ns.min(end_ns) - start_ns);
+    let to_ns = to.map(moment).filter(|at_ns| *at_ns < end_ns).map(|at_ns| at_ns.max(start_ns) - start_ns);
+    receipt.cut_from_ns = receipt.cut_from_ns.max(from_ns);
+    receipt.cut_to_ns = [receipt.cut_to_ns, to_ns].into_iter().flatten().min();
 }
 
 /// Keeps the position of a session without a start time among the others: it was placed by its first sample, which may be gone.

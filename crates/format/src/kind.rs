@@ -68,6 +68,8 @@ numbers! {
     FIELDS = 30,
     /// What asked for a history that the recorder held in memory.
     TRIGGER = 31,
+    /// How often the recorder samples.
+    RATES = 32,
 }
 
 impl Kind {

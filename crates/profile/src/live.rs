@@ -197,6 +197,12 @@ impl Follower {
 
     /// Goes on with the next file of the same recording. What was counted stays.
     pub fn go_on(&mut self, growing: Growing, finder: &Finder<'_>) {
+        self.forget_session(finder);
+        self.growing = growing;
+    }
+
+    /// Forgets the tables of a session that has ended. What was counted stays.
+    fn forget_session(&mut self, finder: &Finder<'_>) {
         let unnamed = 0..self.places.len() as u32;
         self.name_places(unnamed.collect(), finder);
         for place in &mut self.places {
@@ -207,8 +213,7 @@ impl Follower {
         self.compact();
         self.images.clear();
         self.lost_before = self.lost_before.saturating_add(self.grown.lost);
-        (self.growing, self.grown, self.known, self.doubles) =
-            (growing, GrowingTables::default(), Map::default(), 0);
+        (self.grown, self.known, self.doubles) = (GrowingTables::default(), Map::default(), 0);
     }
 
     /// Returns the file that is followed.
@@ -216,16 +221,35 @@ impl Follower {
         &self.growing
     }
 
-    /// Reads what was written since the last call; returns how the recording ended, if it has.
+    /// Returns why the session ended whose blocks were read last.
+    fn end_reason(&self) -> Option<EndReason> {
+        self.grown.receipt.as_ref().map(|receipt| receipt.end_reason)
+    }
+
+    /// Returns true if the recorder takes no samples now, and may go on.
+    pub fn is_paused(&self) -> bool {
+        self.grown.receipt.is_none() && self.grown.is_paused
+    }
+
+    /// Reads what was written since the last call; returns how the recording ended, if it has. Sessions that follow each other in one
+    /// file are one recording.
     ///
     /// # Errors
     /// If the file has become shorter, is damaged, or too large to be followed.
     pub fn read(&mut self, finder: &Finder<'_>) -> Result<Option<End>, Error> {
         let mut bytes = 0;
-        while self.grown.receipt.is_none()
+        while self.end_reason().is_none_or(|end| end == EndReason::ROTATED)
             && let Some(entry) = self.growing.next_block()?
         {
             let header = &entry.header;
+            if self.end_reason().is_some() {
+                if header.kind != Kind::SESSION {
+                    // The index, or what is no part of this recording.
+                    break;
+                }
+                self.count(finder)?;
+                self.forget_session(finder);
+            }
             if [Kind::SAMPLES, Kind::LIFECYCLE, Kind::CPU_TIMES].contains(&header.kind) {
                 self.newest_ns = self.newest_ns.max(header.last_ns);
             }

@@ -18,8 +18,8 @@ use icecore_format::records::{
     Basis, Cause, Change, CodeFrame, CodePlace, CodeReference, CodeStretch, Counter, CounterValue, EndReason,
     EventV1, Field, FieldKind, ImageKind, ImagePartsV1, JitCode, JitInlined, JitLine, KernelSymbol, Language,
     LeftOut, Location, Loss, NameTable, NamedFrame, NamedFunction, NamedPlace, Omission, Origin, Owner,
-    Piece, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, TriggerCause, TriggerV1, Wait, WaitFlags,
-    WaitState, WalkEnd, WokenBy, Word,
+    Piece, RateCause, RateChange, ReceiptV1, SessionV1, SourceFile, SourceProof, Symbol, TriggerCause,
+    TriggerV1, Wait, WaitFlags, WaitState, WalkEnd, WokenBy, Word,
 };
 use icecore_report::{Streams, run};
 use icecore_tests::corpus::{folder, recordings, released, to_hex};
@@ -68,7 +68,7 @@ fn every_recording_reads_as_it_did_when_it_was_written() {
         rewrite();
     }
     let recordings = recordings();
-    assert!(recordings.len() >= 5, "the corpus is not whole");
+    assert!(recordings.len() >= 6, "the corpus is not whole");
     for (name, bytes) in &recordings {
         for view in ["info", "samples"] {
             let then =
@@ -114,6 +114,7 @@ fn the_corpus_has_what_a_reader_must_stand() {
         ("v1-damaged", true, 4, true),
         ("v1-newer", false, 4, false),
         ("v1-merged", true, 9, false),
+        ("v1-paused", true, 4, false),
     ] {
         let summary = &documents_of(name, "summary")[0];
         assert_eq!(summary["closed"], is_closed, "{name}");
@@ -156,6 +157,7 @@ fn rewrite() {
         ("v1-damaged", damaged()),
         ("v1-newer", newer()),
         ("v1-merged", merged()),
+        ("v1-paused", paused()),
     ] {
         if released.iter().any(|(found, _)| found == name) {
             println!("{name} is released, and stays as it is");
@@ -288,6 +290,10 @@ fn tiny() -> Builder {
         [(1, Cause::RING_FULL_SAMPLE, 5), (0, Cause::UNPAIRED, 2), (u32::MAX, Cause::MISSED_RUNS, 3)];
     b.losses.extend(losses.map(|(cpu, cause, count)| Loss { time_ns, cpu, ..Loss::of(cause, count) }));
     waits(&mut b, main, child, stack);
+    b.rates = vec![
+        rate(300_000_000, RateChange::WHOLE / 4, RateCause::CPU, 24_000, 10_000),
+        rate(650_000_000, RateChange::WHOLE, RateCause::CONTROL, 4242, 0),
+    ];
     fields(&mut b, main);
     counters(&mut b);
     b.receipt = Some(ReceiptV1 {
@@ -299,6 +305,10 @@ fn tiny() -> Builder {
         ..ReceiptV1::default()
     });
     b
+}
+
+fn rate(at_ns: u64, share: u32, cause: RateCause, measured: u64, limit: u64) -> RateChange {
+    RateChange { time_ns: START_NS + at_ns, share, cause, measured, limit }
 }
 
 /// Adds a thread that waits until another one wakes it.
@@ -425,6 +435,27 @@ fn merged() -> Vec<u8> {
     let mut streams = Streams::plain(&mut out, &mut err);
     assert_eq!(run(line.map(String::from), &mut streams), 0, "{}", String::from_utf8_lossy(&err));
     std::fs::read(both).expect("just written")
+}
+
+/// Returns a recording that samples, pauses, samples at half the rate, and pauses until it ends.
+fn paused() -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("r");
+    let mut b = Builder::default();
+    let task = b.task(100, 100, "paused");
+    let (s, ms, samples) = (1_000_000_000, 1_000_000, [(100, 1), (101, 1), (3_100, 2), (3_102, 2)]);
+    for (at_ms, periods) in samples {
+        b.sample(at_ms * ms, 0, task, &[0x1234], &[]).weight = periods * PERIOD_NS;
+    }
+    b.rates = vec![
+        rate(s, 0, RateCause::DUTY, 0, 0),
+        rate(3 * s, RateChange::WHOLE / 2, RateCause::DISK, 3 << 20, 1 << 20),
+        rate(4 * s, 0, RateCause::DISK, 2 << 20, 1 << 20),
+    ];
+    let (end_ns, end_reason, exit_code, samples) = (START_NS + 6 * s, EndReason::SIGNAL, -1, 4);
+    b.receipt = Some(ReceiptV1 { end_ns, end_reason, exit_code, samples, ..ReceiptV1::default() });
+    b.write(&path, true).expect("room");
+    std::fs::read(path).expect("just written")
 }
 
 #[test]

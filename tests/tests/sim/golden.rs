@@ -125,6 +125,10 @@ fn the_first_screen_fits_a_terminal_of_24_lines_whatever_is_wrong() {
         assert!(narrow.lines().count() < 24, "{name}: a prompt has no room below\n{narrow}");
         let broken = narrow.lines().find(|line| line.chars().count() > 80);
         assert_eq!(broken, None, "{name}: a line is too long\n{narrow}");
+        // It has one function, and no cgroup.
+        if name == "v1-paused" {
+            continue;
+        }
         // The worst problem, three functions, what is left out, and what to do next are on both.
         let line = |text: &str, begin: &str| {
             let found = text.lines().position(|line| line.trim_start().starts_with(begin));

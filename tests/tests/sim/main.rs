@@ -28,6 +28,7 @@ mod merge;
 mod moving;
 mod nights;
 mod prune;
+mod rates;
 mod rooms;
 mod runtimes;
 mod serve;

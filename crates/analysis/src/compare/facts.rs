@@ -66,7 +66,11 @@ pub fn facts(report: &Report<'_>) -> RecordingFacts {
         lost_share: lost.share_of_weight,
         filter: report.filtered.clone(),
         damaged: tables.damage.len() as u64,
-        is_whole_run: ran && is_command && filter.from.is_none() && filter.to.is_none(),
+        is_whole_run: ran
+            && is_command
+            && spans.pauses().is_empty()
+            && filter.from.is_none()
+            && filter.to.is_none(),
         runs: tables.parts.iter().count() as u64,
         // With lost samples, rows of the account may be lost, too. An account that lacks half of the sampled time is unusable.
         exact_ns: if lost.samples == 0 && report.profile.measure.is_cpu_time {

@@ -23,6 +23,7 @@ use counts::{
 use icecore_profile::named::Taken;
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::losses::Lost;
+use icecore_profile::recording::rates::Rates;
 use icecore_profile::stacks::calls::Impossible;
 use icecore_profile::stacks::repair::Suspects;
 use icecore_text::quantity::ratio;
@@ -252,6 +253,7 @@ impl Quality {
             is_drawn,
             is_filtered: report.filtered.is_some(),
             settings: Settings::of(session),
+            thinned: Rates::new(&report.loaded.tables, &report.loaded.filter).thinned(),
             has_stacks: with_user > 0,
             is_shortened: count(report, Cause::STACK_SHORTENED) > 0,
             in_step: quality.cpu_time.as_ref().ok().and_then(InStep::of),

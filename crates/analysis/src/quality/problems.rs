@@ -1,7 +1,7 @@
 //! Describes each problem of a recording in a sentence, with a remedy.
 
 use icecore_format::limits::MAX_FRAMES;
-use icecore_format::records::{EmbedMode, WalkEnd};
+use icecore_format::records::{EmbedMode, RateCause, WalkEnd};
 use icecore_symbolize::Reason;
 
 use super::counts::{Break, share_error};
@@ -28,6 +28,8 @@ pub(super) struct Facts<'a> {
     /// The facts are those of a filtered recording.
     pub(super) is_filtered: bool,
     pub(super) settings: Settings,
+    /// Why the recorder sampled more rarely than requested, or paused; `None` if it did not.
+    pub(super) thinned: Option<RateCause>,
     /// Samples have user stacks.
     pub(super) has_stacks: bool,
     /// Copies of stacks were shortened.
@@ -277,7 +279,15 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
 fn too_few(facts: &Facts<'_>) -> String {
     let samples = things(facts.samples, "sample");
     let points = share_error(facts.samples) * 100.0;
-    let remedy = if facts.is_filtered { "loosen the filters" } else { facts.settings.more_samples() };
+    let remedy = match facts.thinned {
+        _ if facts.is_filtered => "loosen the filters",
+        Some(RateCause::DUTY) => "record for longer, or a larger part of each period (--duty)",
+        Some(RateCause::CPU | RateCause::MEMORY | RateCause::DISK) => {
+            "record for longer, or with a larger --budget, which made the recorder sample more rarely"
+        }
+        Some(RateCause::CONTROL) => "record for longer, or at a higher rate: somebody asked for a lower one",
+        _ => facts.settings.more_samples(),
+    };
     format!("there are only {samples}: shares are right to ±{points:.0} points; {remedy}")
 }
 

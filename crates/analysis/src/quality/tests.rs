@@ -1,7 +1,7 @@
 use super::problems::Problem;
 use super::runtimes::Runtime;
 use super::*;
-use icecore_format::records::{EmbedMode, UnwindMode};
+use icecore_format::records::{EmbedMode, RateCause, UnwindMode};
 
 use icecore_profile::named::fixture;
 
@@ -28,6 +28,7 @@ const FINE: Facts<'_> = Facts {
     is_drawn: true,
     is_filtered: false,
     settings: SETTINGS,
+    thinned: None,
     has_stacks: true,
     is_shortened: false,
     in_step: None,
@@ -202,6 +203,10 @@ fn few_samples_are_told_with_what_shares_are_worth() {
     assert!(told(Facts { samples: 5, is_filtered: true, ..FINE }).ends_with("loosen the filters"));
     let exact = Settings { is_exact: true, ..SETTINGS };
     assert!(told(Facts { samples: 5, settings: exact, ..FINE }).ends_with("smaller -c"));
+    let thinned = |cause| told(Facts { samples: 5, thinned: Some(cause), ..FINE });
+    assert!(thinned(RateCause::CPU).contains("with a larger --budget"));
+    assert!(thinned(RateCause::DUTY).ends_with("(--duty)"));
+    assert!(thinned(RateCause(900)).ends_with("higher -F"));
     assert!(told(Facts { lost_share: 0.2, settings: exact, ..FINE }).ends_with("larger -c"));
 }
 

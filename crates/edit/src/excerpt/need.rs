@@ -165,6 +165,7 @@ impl Need {
             left_out: _,
             cpu_times: _,
             losses: _,
+            rates: _,
             trigger: _,
             receipt: _,
         } = rows;

@@ -5,7 +5,7 @@ use icecore_format::limits::MAX_BLOCK_SPAN_NS;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, IdTable, ImagesV1, JitCode, JitV1, KernelSymbolsV1,
-    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, Payload, References, Sample, SamplesV1, SessionV1,
+    LeftOutV1, LifecycleV1, LossesV1, MappingsV1, Payload, RatesV1, References, Sample, SamplesV1, SessionV1,
     SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1, StackPiecesV1, StacksV1, StringsV1, SymbolsV1,
     TasksV1, UnwindRulesV1, WaitsV1,
 };
@@ -74,6 +74,7 @@ impl<'a> Packer<'a> {
             fields: _,
             counters: _,
             losses: _,
+            rates: _,
             trigger: _,
             receipt: _,
         } = rows;
@@ -236,6 +237,7 @@ impl<'a> Packer<'a> {
         listed(w, needed, rows.fields.iter().copied(), FieldsV1::from_rows)?;
         listed(w, needed, rows.counters.iter().copied(), CountersV1::from_rows)?;
         listed(w, needed, rows.losses.iter().copied(), LossesV1::from_rows)?;
+        listed(w, needed, rows.rates.iter().copied(), RatesV1::from_rows)?;
         rows.trigger.as_ref().map_or(Ok(()), |trigger| self.append(trigger))?;
         rows.receipt.as_ref().map_or(Ok(()), |receipt| self.append(receipt))
     }

@@ -136,6 +136,7 @@ impl Redaction {
             kernel_symbols: _,
             symbols: _,
             session: _,
+            rates: _,
             trigger: _,
             receipt: _,
             nodes: _,

@@ -4,8 +4,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::Recording;
 use icecore_format::records::{
     Block, Cgroup, CounterValue, CpuTime, Field, IdTable, Image, JitCode, KernelSymbol, LeftOut, Lifecycle,
-    Loss, Mapping, Mark, NameTable, Node, ReceiptV1, Reference, References, SessionV1, Symbol, Task,
-    TriggerV1, UnwindRule, Wait,
+    Loss, Mapping, Mark, NameTable, Node, RateChange, ReceiptV1, Reference, References, SessionV1, Symbol,
+    Task, TriggerV1, UnwindRule, Wait,
 };
 
 use icecore_profile::map::Map;
@@ -50,6 +50,7 @@ pub(super) struct SessionRows {
     /// Ordered by time.
     pub(super) counters: Vec<CounterValue>,
     pub(super) losses: Vec<Loss>,
+    pub(super) rates: Vec<RateChange>,
     pub(super) trigger: Option<TriggerV1>,
     pub(super) receipt: Option<ReceiptV1>,
 }
@@ -139,6 +140,7 @@ impl SessionRows {
             Block::Names(table) => self.names.push(table.map(Vec::into_boxed_slice)),
             Block::LeftOut(rows) => self.left_out.extend(rows),
             Block::Losses(rows) => self.losses.extend(rows),
+            Block::Rates(rows) => self.rates.extend(rows),
             Block::Trigger(trigger) => self.trigger = Some(*trigger),
             Block::Receipt(receipt) => self.receipt = Some(*receipt),
             // Opened apart: see `choose`.

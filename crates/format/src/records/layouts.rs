@@ -169,6 +169,7 @@ layouts! {
         CountersV1 => Counters(Vec<CounterValue>) = view.rows().collect(),
         FieldsV1 => Fields(Vec<Field>) = view.rows().collect(),
         TriggerV1 => Trigger(Box<TriggerV1>) = Box::new(view.to_owned_record()?),
+        RatesV1 => Rates(Vec<RateChange>) = view.rows().collect(),
     }
 }
 

@@ -24,6 +24,7 @@ mod mappings;
 mod names;
 mod open_sets;
 mod packed;
+mod rates;
 mod receipt;
 mod references;
 mod samples;
@@ -58,9 +59,11 @@ pub use losses::{Cause, Loss, LossesV1};
 pub use mappings::{Mapping, MappingsV1, Origin};
 pub use names::{NameTable, NamedFrame, NamedFunction, NamedPlace, NamesV1};
 pub use open_sets::{
-    CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, TargetKind, TriggerCause, UnwindMode,
+    CpuScope, EmbedMode, EndReason, EventMeaning, Maker, MissingFeature, RateCause, TargetKind, TriggerCause,
+    UnwindMode,
 };
 pub use packed::{ArchivedPacked, Packed};
+pub use rates::{RateChange, RatesV1};
 pub use receipt::ReceiptV1;
 pub use references::{IdTable, Reference, References};
 pub use samples::{Basis, Sample, SamplesV1};

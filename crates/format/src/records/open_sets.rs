@@ -128,6 +128,24 @@ numbers! {
 }
 
 numbers! {
+    /// Why the recorder samples more or less often.
+    #[derive(Default, Archive, Serialize, Deserialize)]
+    RateCause(u16), others "cause",
+    /// Unknown.
+    UNKNOWN = 0,
+    /// `icecore-record ctl rate`, `stop` or `start`.
+    CONTROL = 1,
+    /// A part of each period is sampled (`--duty`).
+    DUTY = 2,
+    /// The recorder keeps its budget of CPU time.
+    CPU = 3 "CPU budget",
+    /// The recorder keeps its budget of memory.
+    MEMORY = 4 "memory budget",
+    /// The recorder keeps its budget of bytes written.
+    DISK = 5 "disk budget",
+}
+
+numbers! {
     /// What asked for a history.
     #[derive(Default, Archive, Serialize, Deserialize)]
     TriggerCause(u16), others "trigger",

@@ -8,7 +8,7 @@ use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CgroupsV1, CodeV1, CountersV1, CpuTimesV1, EndReason, FieldsV1, ImagePartsV1, ImagesV1, JitV1,
     KernelSymbolsV1, Layout, LeftOutV1, LifecycleV1, Location, LossesV1, MappingsV1, NamesV1, Node, Payload,
-    Piece, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
+    Piece, RatesV1, ReceiptV1, Sample, SamplesV1, SessionV1, Snapshot, SnapshotsV1, SourcesV1, StackCodeV1,
     StackMarksV1, StackNode, StackNodesV1, StackPiece, StackPiecesV1, StackRepair, StacksV1, StringsV1,
     SymbolsV1, Task, TasksV1, TriggerV1, UnwindRulesV1, WaitsV1, WalkEnd, Word,
 };
@@ -106,6 +106,7 @@ fn every_root_has_the_documented_size_and_its_fields_the_documented_offsets() {
         compiled!("counters", CountersV1: first_ns last_ns unit_ns after owner id counter value),
         compiled!("fields", FieldsV1: first_ns last_ns unit_ns after task event name kind number text),
         compiled!("trigger", TriggerV1: time_ns asked_ns what cause is_full),
+        compiled!("rates", RatesV1: time_ns share cause measured limit),
         compiled!("sources", SourcesV1: image path text proof modified_unix_ns texts text_lens),
         compiled!("code", CodeV1: image file_off address machine name lens place_count refer_count bytes after depth
             function file line refer refer_name refer_offset texts text_lens),

@@ -15,8 +15,8 @@ use icecore_format::index::Entry;
 use icecore_format::read::{Damage, Recording};
 use icecore_format::records::{
     Block, Cause, Cgroup, CounterValue, CpuTime, Field, Image, JitCode, KernelSymbol, LeftOut, Lifecycle,
-    Loss, Mapping, Mark, NameTable, Node, ReceiptV1, Sample, SamplesV1, SessionV1, Symbol, Task, UnwindRule,
-    Wait,
+    Loss, Mapping, Mark, NameTable, Node, RateChange, ReceiptV1, Sample, SamplesV1, SessionV1, Symbol, Task,
+    UnwindRule, Wait,
 };
 pub use icecore_text::clean::clean;
 use rayon::prelude::*;
@@ -86,6 +86,8 @@ pub struct Tables {
     pub counters: Vec<(u32, CounterValue)>,
     /// Losses, in the order of the file.
     pub losses: Vec<Loss>,
+    /// Changes of the sampling rate, and the numbers of their sessions.
+    pub rates: Vec<(u32, RateChange)>,
     /// Samples that the receipts count and that are not in the file; they are among the losses.
     pub samples_missing: u64,
     /// What the first session cost; absent if its recorder was killed.
@@ -261,6 +263,7 @@ fn gather<'e>(
             Block::Fields(rows) => tables.fields.extend(rows),
             Block::Counters(rows) => tables.counters.extend(rows.into_iter().map(|row| (part, row))),
             Block::Losses(rows) => tables.losses.extend(rows),
+            Block::Rates(rows) => tables.rates.extend(rows.into_iter().map(|row| (part, row))),
             Block::Samples => tables.sample_blocks.push(*entry),
             Block::ImageParts => tables.image_parts.push((part, *entry)),
             Block::Sources => tables.source_blocks.push((part, *entry)),

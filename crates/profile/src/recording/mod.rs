@@ -5,6 +5,7 @@
 //! | [`load`] | tables of everything but samples; what is damaged, counted |
 //! | [`filter`], [`events`] | which samples are wanted; what events mean |
 //! | [`spaces`], [`cgroups`], [`spans`] | address spaces and cgroups, replayed to any moment; when sessions ran |
+//! | [`rates`] | how often a recorder sampled, and when it paused |
 //! | [`series`] | sessions one after the other: their order, their common clock, gaps between them |
 //! | `files` | files of images that travel with the recording |
 //! | [`code`], [`sources`] | code of functions, and source files, that travel with the recording |
@@ -20,6 +21,7 @@ pub(crate) mod files;
 pub mod filter;
 pub mod load;
 pub mod losses;
+pub mod rates;
 pub mod series;
 pub mod sources;
 pub mod spaces;

@@ -1,7 +1,10 @@
 //! When sessions ran, and time divided into slices.
 
+use icecore_format::records::{RateCause, RateChange};
+
 use crate::recording::filter::Filter;
 use crate::recording::load::Tables;
+use crate::recording::load::parts::Part;
 use crate::recording::series;
 
 /// From when to when each session ran, on the common clock, cut to `--from` and `--to`; nothing of hosts that are
@@ -9,7 +12,20 @@ use crate::recording::series;
 #[derive(Debug)]
 pub struct Spans {
     spans: Vec<(u64, u64)>,
+    /// By session and time.
+    pauses: Vec<Pause>,
     sampled: (u64, u64),
+}
+
+/// Time of a session in which its recorder took no samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// The session.
+    pub part: u32,
+    /// Begin and end, ns on the common clock, cut to `--from` and `--to`.
+    pub span_ns: (u64, u64),
+    /// Why it paused.
+    pub cause: RateCause,
 }
 
 impl Spans {
@@ -37,7 +53,8 @@ impl Spans {
             if filter.wants_host(|| &part.session.host) { (begin, end.max(begin)) } else { (begin, begin) }
         });
         let sampled = (sampled.0.max(from_ns), sampled.1.saturating_add(1).min(to_ns));
-        Self { spans: spans.collect(), sampled }
+        let spans: Vec<(u64, u64)> = spans.collect();
+        Self { pauses: pauses(tables, &spans), spans, sampled }
     }
 
     /// Each session, in the order of the file: begin and end, ns on the common clock.
@@ -45,19 +62,47 @@ impl Spans {
         self.spans.iter().copied()
     }
 
+    /// Each session, in the order of the file: the time in which it sampled, ns.
+    pub fn ran_of_parts(&self) -> Vec<u64> {
+        let mut ran: Vec<u64> = self.spans.iter().map(|(begin, end)| end - begin).collect();
+        for Pause { part, span_ns, .. } in &self.pauses {
+            ran[*part as usize] -= span_ns.1 - span_ns.0;
+        }
+        ran
+    }
+
+    /// The pauses of recorders, by session and time.
+    pub fn pauses(&self) -> &[Pause] {
+        &self.pauses
+    }
+
+    /// Stretches of sessions without their pauses.
+    fn pieces(&self) -> Vec<(u64, u64)> {
+        let mut pieces = Vec::new();
+        let mut pauses = self.pauses.iter().peekable();
+        for (part, (mut begin, end)) in (0..).zip(self.spans.iter().copied()) {
+            while let Some(pause) = pauses.next_if(|pause| pause.part == part) {
+                pieces.push((begin, pause.span_ns.0));
+                begin = pause.span_ns.1;
+            }
+            pieces.push((begin, end));
+        }
+        pieces
+    }
+
     /// Tells whether there is one session only.
     pub fn is_one(&self) -> bool {
         self.spans.len() == 1
     }
 
-    /// The time in which any session ran, ns.
+    /// The time in which any session sampled, ns.
     pub fn together_ns(&self) -> u64 {
-        together_ns(self.spans.clone())
+        together_ns(self.pieces())
     }
 
     /// The time of all sessions, those that ran at the same time each by itself, ns.
     pub fn sum_ns(&self) -> u64 {
-        self.spans.iter().fold(0, |sum: u64, (begin, end)| sum.saturating_add(end - begin))
+        self.ran_of_parts().into_iter().fold(0, u64::saturating_add)
     }
 
     /// From the first sample of the file to behind the last, cut to `--from` and `--to`: what was cut out of a recording keeps
@@ -66,20 +111,26 @@ impl Spans {
         self.sampled
     }
 
-    /// The time between sessions in which none ran, in the order of time, if it is longer than what touches.
-    pub fn between_ns(&self) -> Vec<(u64, u64)> {
-        let mut spans: Vec<(u64, u64)> =
-            self.spans.iter().copied().filter(|(begin, end)| begin < end).collect();
+    /// The time in which any session sampled: stretches that do not touch, in the order of time.
+    pub fn ran_ns(&self) -> Vec<(u64, u64)> {
+        let mut spans = self.pieces();
+        spans.retain(|(begin, end)| begin < end);
         spans.sort_unstable();
-        let mut reach_ns = spans.first().map_or(0, |span| span.0);
-        let mut between = Vec::new();
-        for (begin, end) in spans {
-            if begin.saturating_sub(reach_ns) > series::TOUCHING_NS {
-                between.push((reach_ns, begin));
+        spans.dedup_by(|next, before| {
+            let touches = next.0 <= before.1;
+            if touches {
+                before.1 = before.1.max(next.1);
             }
-            reach_ns = reach_ns.max(end);
-        }
-        between
+            touches
+        });
+        spans
+    }
+
+    /// The time between sessions in which none sampled, in the order of time, if it is longer than what touches.
+    pub fn between_ns(&self) -> Vec<(u64, u64)> {
+        let ran = self.ran_ns();
+        let between = ran.iter().zip(ran.iter().skip(1)).map(|(before, next)| (before.1, next.0));
+        between.filter(|(begin, end)| end - begin > series::TOUCHING_NS).collect()
     }
 
     /// Begin of the earliest and end of the latest, ns on the common clock; nothing if no session took any time.
@@ -89,29 +140,77 @@ impl Spans {
     }
 }
 
-/// Time in which nobody recorded a host, between sessions of it.
+/// Time in which nobody recorded a host, between sessions of it or in a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unrecorded {
-    /// The session after it.
+    /// The session after it, or that paused.
     pub part: u32,
     /// Begin and end, ns on the common clock.
     pub span_ns: (u64, u64),
+    /// Why the recorder paused; `None` between sessions.
+    pub paused: Option<RateCause>,
 }
 
-/// Finds the time between sessions that nobody recorded, cut to `--from` and `--to`, in the order of time; none of hosts that are not
+/// Finds the time between sessions that nobody recorded, and the pauses of recorders, cut to `--from` and `--to`, in the order of time; none of hosts that are not
 /// wanted.
 pub fn unrecorded(tables: &Tables, filter: &Filter) -> Vec<Unrecorded> {
     let (parts, zero_ns) = (&tables.parts, tables.parts.zero_ns());
     let from_ns = filter.from.map_or(0, |from| zero_ns.saturating_add(from.ns));
     let to_ns = filter.to.map_or(u64::MAX, |to| zero_ns.saturating_add(to.ns));
-    let gaps = series::gaps(&parts.runs()).into_iter().map(|gap| {
-        let next = parts.part(gap.before as u32);
+    let gaps = series::gaps(&parts.runs()).into_iter().filter_map(|gap| {
+        let [last, next] = [gap.after, gap.before].map(|part| parts.part(part as u32));
+        if is_cut_off(last, next) {
+            return None;
+        }
         let end_ns = next.time_ns(next.start_ns());
         let begin_ns = end_ns.saturating_sub(gap.ns);
-        Unrecorded { part: next.number(), span_ns: (begin_ns.max(from_ns), end_ns.min(to_ns)) }
+        let paused = None;
+        Some(Unrecorded { part: next.number(), span_ns: (begin_ns.max(from_ns), end_ns.min(to_ns)), paused })
     });
     let wanted = |gap: &Unrecorded| filter.wants_host(|| &parts.part(gap.part).session.host);
-    gaps.filter(|gap| gap.span_ns.0 < gap.span_ns.1).filter(wanted).collect()
+    let mut gaps: Vec<Unrecorded> = gaps.filter(|gap| gap.span_ns.0 < gap.span_ns.1).filter(wanted).collect();
+    if !tables.rates.is_empty() {
+        let spans = Spans::new(tables, filter);
+        let pause = |it: &Pause| Unrecorded { part: it.part, span_ns: it.span_ns, paused: Some(it.cause) };
+        gaps.extend(spans.pauses.iter().map(pause));
+        gaps.sort_by_key(|gap| (gap.span_ns, gap.part));
+        // A recorder that pauses may go on in another file, or in another part of a history, meanwhile.
+        gaps.dedup_by(|next, before| {
+            let goes_on = before.paused.is_some() && before.paused == next.paused;
+            let is_one = goes_on && before.span_ns.1 == next.span_ns.0;
+            if is_one {
+                before.span_ns.1 = next.span_ns.1;
+            }
+            is_one
+        });
+    }
+    gaps
+}
+
+/// Returns true if `cut` removed the end of a session or the begin of the next one, and so the time between them.
+fn is_cut_off(last: &Part, next: &Part) -> bool {
+    let len_ns = last.receipt.as_ref().map_or(u64::MAX, |end| end.end_ns.saturating_sub(last.start_ns()));
+    let ((from_ns, to_ns), (next_from_ns, next_to_ns)) = (last.kept_ns(), next.kept_ns());
+    to_ns < len_ns || (from_ns >= len_ns && len_ns > 0) || next_from_ns > 0 || next_to_ns == 0
+}
+
+/// Finds the pauses in these spans of sessions, by session and time.
+fn pauses(tables: &Tables, spans: &[(u64, u64)]) -> Vec<Pause> {
+    let mut rows = tables.rates.clone();
+    rows.sort_by_key(|(part, row)| (*part, row.time_ns));
+    let mut pauses = Vec::new();
+    for own in rows.chunk_by(|a, b| a.0 == b.0) {
+        let Some((begin_ns, end_ns)) = spans.get(own[0].0 as usize).copied() else { continue };
+        // Several rows of one pause have different causes.
+        let of_pause = |(at, (part, row)): (usize, &(u32, RateChange))| {
+            let until_ns = own.get(at + 1).map_or(end_ns, |next| next.1.time_ns);
+            let span_ns = (row.time_ns.clamp(begin_ns, end_ns), until_ns.clamp(begin_ns, end_ns));
+            Pause { part: *part, span_ns, cause: row.cause }
+        };
+        let paused = own.iter().enumerate().filter(|(_, (_, row))| row.share == 0).map(of_pause);
+        pauses.extend(paused.filter(|pause| pause.span_ns.0 < pause.span_ns.1));
+    }
+    pauses
 }
 
 /// The length of the union of spans.
@@ -217,9 +316,10 @@ mod tests {
     fn time_in_which_no_session_ran_is_between_them() {
         const MS: u64 = 1_000_000;
         let span = |begin: u64, end: u64| (begin * MS, end * MS);
+        let of = |spans| Spans { spans, pauses: vec![], sampled: (0, 0) };
         let spans = vec![span(500, 600), span(0, 0), span(100, 200), span(110, 150), span(250, 300)];
-        assert_eq!(Spans { spans, sampled: (0, 0) }.between_ns(), [span(300, 500)]);
-        assert!(Spans { spans: vec![], sampled: (0, 0) }.between_ns().is_empty());
+        assert_eq!(of(spans).between_ns(), [span(300, 500)]);
+        assert!(of(vec![]).between_ns().is_empty());
     }
 
     #[test]

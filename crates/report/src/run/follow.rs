@@ -155,7 +155,9 @@ impl Followed<'_> {
         {
             self.ended = Some("the recording has not ended properly: its recorder is gone".to_owned());
         }
-        Ok(Live::new(&now, &self.path, self.changed.elapsed(), self.gaps_ns, self.ended.clone()))
+        let is_paused = self.follower.is_paused() && self.ended.is_none();
+        let live = Live::new(&now, &self.path, self.changed.elapsed(), self.gaps_ns, self.ended.clone());
+        Ok(live.paused(is_paused))
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
@@ -165,6 +167,7 @@ impl Followed<'_> {
                 if !self.follower.file().is_at(&self.path) {
                     bail!("{}: somebody has removed, renamed or replaced it", cannot());
                 }
+                self.waits = None;
                 return Ok(());
             };
             if end.reason != EndReason::ROTATED {

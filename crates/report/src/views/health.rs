@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::lost::{self, LostRow};
+use super::rates::RateSummary;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::Select;
 use icecore_analysis::account::Account;
@@ -162,6 +163,9 @@ impl Health {
         self.advice.iter().for_each(|line| page.item("", line));
         page.item("samples", &self.samples_text());
         super::events::unshown(report).into_iter().for_each(|line| page.item("", &line));
+        if let Some(rate) = RateSummary::new(&report.loaded.tables, &report.loaded.filter) {
+            page.item("rate", &rate.text());
+        }
         page.item("lost", &self.lost_text());
         page.item("CPU time", &self.cpu_time_text());
         self.quality.restrictions.iter().for_each(|line| page.item("restricted", line));

@@ -13,6 +13,7 @@ use icecore_format::records::{EventV1, Maker, ReceiptV1, SessionV1, TargetKind};
 use serde::Serialize;
 
 use super::left_out::LeftOutRow;
+use super::rates::RateRow;
 use super::triggers::TriggerRow;
 use icecore_profile::recording::damage::DamageRow;
 use icecore_profile::recording::events::Meaning;
@@ -41,6 +42,9 @@ pub struct Info {
     /// What asked for it, if the recorder held it in memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<TriggerRow>,
+    /// The changes of the sampling rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rates: Vec<RateRow>,
     receipt: Option<ReceiptRow>,
     lost_by_cause: std::collections::BTreeMap<String, u64>,
     left_out: Vec<LeftOutRow>,
@@ -115,6 +119,9 @@ struct EachSession {
     #[serde(flatten)]
     session: SessionRow,
     receipt: Option<ReceiptRow>,
+    /// The recorder of the session before it went on in this one.
+    #[serde(skip)]
+    goes_on: bool,
 }
 
 /// One sampling event.
@@ -249,6 +256,7 @@ impl Info {
             sessions: if tables.parts.len() > 1 { EachSession::list(tables) } else { Vec::new() },
             blocks: blocks(recording),
             triggers: TriggerRow::list(tables),
+            rates: RateRow::list(tables),
             receipt: tables.receipt.as_ref().map(|r| ReceiptRow::new(r, tables.session.start_ns)),
             lost_by_cause: losses(tables),
             left_out: LeftOutRow::list(tables),
@@ -292,9 +300,12 @@ impl Info {
 
 impl EachSession {
     fn list(tables: &Tables) -> Vec<Self> {
-        let each = tables.parts.iter().map(|part| Self {
+        let parts = tables.parts.iter();
+        let before = std::iter::once(None).chain(parts.clone().map(Some));
+        let each = parts.zip(before).map(|(part, before)| Self {
             session: SessionRow::new(&part.session),
             receipt: part.receipt.as_ref().map(|receipt| ReceiptRow::new(receipt, part.session.start_ns)),
+            goes_on: before.is_some_and(|before| before.goes_on_in(part)),
         });
         each.collect()
     }

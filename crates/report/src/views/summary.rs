@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::info::{EventRow, ReceiptRow, target};
 use super::left_out::LeftOutRow;
 use super::lost::LostRow;
+use super::rates::{RateRow, RateSummary};
 use super::triggers::TriggerRow;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
@@ -94,6 +95,9 @@ pub struct Summary {
     /// The time between the sessions of a host that nobody recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<gaps::GapRow>,
+    /// How many recordings these sessions are: of one that goes on in another session, all are one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recordings: Option<u64>,
     /// All sessions; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sessions: Vec<sessions::SessionSummary>,
@@ -142,6 +146,12 @@ pub struct Summary {
     /// What asked for it, if the recorder held it in memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<TriggerRow>,
+    /// How the sampling rate changed; `None` if it did not, and the recorder did not pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<RateSummary>,
+    /// The changes of the sampling rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rates: Vec<RateRow>,
     receipt: Option<ReceiptRow>,
 }
 
@@ -222,6 +232,7 @@ impl Summary {
             are_of_one: tables.parts.are_alike(|it| {
                 (it.kernel_release.clone(), it.arch.clone(), it.cpus.clone(), it.command_line.clone())
             }),
+            recordings: (!spans.is_one()).then(|| sessions::recordings(tables)),
             sessions,
             labels: labels(tables),
             filter: report.filtered.clone(),
@@ -254,6 +265,8 @@ impl Summary {
             functions,
             peak_memory: memory::peaks(report),
             triggers: TriggerRow::list(tables),
+            rate: RateSummary::new(tables, &loaded.filter),
+            rates: RateRow::list(tables),
             // If there are several sessions, each has its own.
             receipt: tables
                 .receipt

@@ -2,6 +2,7 @@
 
 mod counters;
 mod csv;
+mod drawn;
 mod found;
 mod heat;
 mod lines;
@@ -9,14 +10,17 @@ mod text;
 
 use serde::Serialize;
 
+use super::rates::RateSummary;
 use super::summary::gaps::GapRow;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, Sort};
+use drawn::{longest, peak};
 use found::ChangeRow;
 use heat::Heat;
 use icecore_analysis::activity;
 use icecore_profile::named::{Amount, Measure};
 use icecore_profile::recording::filter::Moment;
+use icecore_profile::recording::rates::Rates;
 use icecore_profile::recording::spans::{Slices, Slicing, Spans};
 use icecore_profile::stacks::hits::Apart;
 use lines::{Line, RowSeries};
@@ -125,6 +129,8 @@ impl TimelineBy {
 const FINE: u32 = 288;
 /// Says why no changes are searched.
 const UNEVEN: &str = "samples weigh very differently, so that chance cannot be told from changes";
+/// A bucket that was sampled for less than this share of the time of the one that was sampled longest has no value: chance would make it.
+const LEAST_SAMPLED: f64 = 0.1;
 /// The most slices that are counted apart.
 const MOST: u32 = 1 << 18;
 /// The columns beside the drawn lines.
@@ -146,8 +152,14 @@ pub struct Timeline {
     end_s: f64,
     bucket_s: f64,
     bucket_count: u64,
-    values: Vec<f64>,
+    values: Vec<Option<f64>>,
     peak: f64,
+    /// The share of each bucket in which any session ran; empty if that is all of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sampled: Vec<f64>,
+    /// The mean share of the requested sampling rate in each bucket; empty if it did not change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rates: Vec<Option<f64>>,
     rows: Vec<Line>,
     /// The time between the sessions of a host that nobody recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -165,6 +177,9 @@ pub struct Timeline {
     changes_unknown: Option<&'static str>,
     #[serde(skip)]
     width: u32,
+    /// How the sampling rate changed, and pauses.
+    #[serde(skip)]
+    rate: Option<RateSummary>,
     /// The filters as options, for commands.
     #[serde(skip)]
     select: String,
@@ -228,12 +243,32 @@ impl Buckets {
         self.begin_ns(bucket).saturating_sub(self.zero_ns) as f64 / 1e9
     }
 
-    /// Returns the weight per second of each bucket; in CPUs or threads if weights are times.
-    fn rates(self, of_slices: &[u64], unit: &str) -> Vec<f64> {
+    fn len_ns(self, bucket: usize) -> u64 {
+        self.begin_ns(bucket + 1).saturating_sub(self.begin_ns(bucket)).max(1)
+    }
+
+    /// Returns the share of each bucket that lies in stretches of time, which do not overlap and are in order.
+    fn shares(self, ran_ns: &[(u64, u64)]) -> Vec<f64> {
+        let mut first = 0;
+        let share = |bucket: usize| {
+            let (begin, end) = (self.begin_ns(bucket), self.begin_ns(bucket + 1));
+            first += ran_ns[first..].iter().take_while(|ran| ran.1 <= begin).count();
+            let inside = ran_ns[first..].iter().take_while(|ran| ran.0 < end);
+            let ns: u64 = inside.map(|ran| ran.1.min(end).saturating_sub(ran.0.max(begin))).sum();
+            ns as f64 / self.len_ns(bucket) as f64
+        };
+        (0..self.len()).map(share).collect()
+    }
+
+    /// Returns the weight per second of each bucket; in CPUs or threads if weights are times. Of a bucket that was sampled for a part of its
+    /// time, it is that of this part; `None` of one that was not sampled, or hardly ([`LEAST_SAMPLED`]). Without shares, all was sampled.
+    fn rates(self, of_slices: &[u64], unit: &str, sampled: &[f64]) -> Vec<Option<f64>> {
         let per = if unit == "ns" { 1.0 } else { 1e9 };
+        let least = (LEAST_SAMPLED * longest(sampled)).max(f64::MIN_POSITIVE);
         let rate = |(bucket, slices): (usize, &[u64])| {
-            let len_ns = self.begin_ns(bucket + 1).saturating_sub(self.begin_ns(bucket)).max(1);
-            slices.iter().fold(0, |sum: u64, weight| sum.saturating_add(*weight)) as f64 * per / len_ns as f64
+            let sampled = sampled.get(bucket).copied().unwrap_or(1.0);
+            let weight = slices.iter().fold(0, |sum: u64, weight| sum.saturating_add(*weight));
+            (sampled >= least).then(|| weight as f64 * per / (self.len_ns(bucket) as f64 * sampled))
         };
         of_slices.chunks(self.each as usize).enumerate().map(rate).collect()
     }
@@ -265,7 +300,17 @@ impl Timeline {
             Buckets { slices, each: if options.heatmap { heat::STEPS } else { each }, end_ns, zero_ns };
         let of_slices = activity::whole(profile, slices);
         let whole: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
-        let values = shown.rates(&whole, &profile.measure.unit);
+        let ran_ns = spans.ran_ns();
+        // A session is sampled all the time.
+        let is_whole = end_ns == 0 || ran_ns == [spans.hull_ns()];
+        let sampled_of = |time: Buckets| if is_whole { Vec::new() } else { time.shares(&ran_ns) };
+        let sampled = sampled_of(shown);
+        let values = shown.rates(&whole, &profile.measure.unit, &sampled);
+        let rates = Rates::new(tables, &report.loaded.filter);
+        let edges: Vec<u64> = (0..=shown.len()).map(|bucket| shown.begin_ns(bucket)).collect();
+        let means = if rates.has_changed() { rates.means(&edges) } else { Vec::new() };
+        let rates = means.into_iter().zip(&values).map(|(mean, value)| mean.filter(|_| value.is_some()));
+        let rates: Vec<Option<f64>> = rates.collect();
         let all = profile.whole();
         // A heat map shows only the whole.
         let series: Vec<RowSeries> = if options.heatmap {
@@ -285,7 +330,8 @@ impl Timeline {
             Vec::new()
         } else {
             let searched = lines::searched(report, options, fine);
-            found::changes(fine, &of_slices, &profile.measure.unit, &searched, &spans.between_ns())
+            let rates = fine.rates(&whole, &profile.measure.unit, &sampled_of(fine));
+            found::changes(fine, &of_slices, &rates, &searched, &spans.between_ns())
         };
         let sort = if options.sort == Sort::Own { "self" } else { "total" };
         Ok(Self {
@@ -305,12 +351,22 @@ impl Timeline {
             end_s: shown.begin_s(shown.len()),
             bucket_s: shown.each_ns() as f64 / 1e9,
             bucket_count: shown.len() as u64,
-            peak: peak(&values),
+            peak: peak(&values, &sampled),
             values,
-            rows: series.iter().map(|row| Line::new(row, shown, &profile.measure.unit, all)).collect(),
+            rows: series
+                .iter()
+                .map(|row| Line::new(row, (shown, &sampled), &profile.measure.unit, all))
+                .collect(),
+            sampled,
+            rates,
+            rate: RateSummary::new(tables, &report.loaded.filter),
             gaps: GapRow::list(tables, &report.loaded.filter),
             counters,
-            heatmap: options.heatmap.then(|| Heat::new(shown, &whole, &profile.measure.unit)),
+            heatmap: options.heatmap.then(|| {
+                let cells = Buckets { each: 1, ..shown };
+                let sampled = sampled_of(cells);
+                Heat::new(shown, &cells.rates(&whole, &profile.measure.unit, &sampled), &sampled)
+            }),
             change_resolution_s: fine.each_ns() as f64 / 1e9,
             changes,
             changes_unknown,
@@ -324,10 +380,6 @@ impl Timeline {
     }
 }
 
-fn peak(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,9 +390,20 @@ mod tests {
         let buckets = Buckets { slices, each: 2, end_ns: 1_450, zero_ns: 500 };
         assert_eq!((buckets.len(), buckets.each_ns()), (3, 200));
         assert_eq!([0, 1, 2, 3].map(|bucket| buckets.begin_ns(bucket)), [1_000, 1_200, 1_400, 1_450]);
-        assert_eq!(buckets.rates(&[50, 50, 200, 0, 25], "ns"), [0.5, 1.0, 0.5]);
-        assert_eq!(buckets.rates(&[1, 0, 0, 0, 0], "faults")[0], 5e6);
+        let rates = buckets.rates(&[50, 50, 200, 0, 25], "ns", &[]);
+        assert_eq!(rates, [Some(0.5), Some(1.0), Some(0.5)]);
+        assert_eq!(buckets.rates(&[1, 0, 0, 0, 0], "faults", &[])[0], Some(5e6));
         assert!((buckets.begin_s(1) - 7e-7).abs() < 1e-15);
+    }
+
+    #[test]
+    fn what_was_not_sampled_has_no_value_and_divides_nothing() {
+        let slices = Slices { begin_ns: 1_000, len_ns: 100, number: 8 };
+        let buckets = Buckets { slices, each: 2, end_ns: 1_750, zero_ns: 500 };
+        let sampled = buckets.shares(&[(900, 1_050), (1_100, 1_150), (1_410, 1_420), (1_600, 1_900)]);
+        assert_eq!(sampled, [0.5, 0.0, 0.05, 1.0]);
+        let rates = buckets.rates(&[50, 25, 0, 0, 10, 0, 30, 0], "ns", &sampled);
+        assert_eq!(rates, [Some(0.75), None, None, Some(0.2)]);
     }
 
     #[test]

@@ -11,9 +11,10 @@ use icecore_format::records::{
     Basis, CodeFrame, CodePlace, CodeReference, CodeStretch, CodeV1, Counter, CounterValue, CountersV1,
     CpuScope, CpuTime, CpuTimesV1, EmbedMode, Field, FieldKind, FieldsV1, ImagePartsV1, JitCode, JitInlined,
     JitLine, JitV1, Language, LeftOut, LeftOutV1, Location, MappingsV1, Mark, MissingFeature, NameTable,
-    NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, ReceiptV1, SessionV1,
-    SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind, TriggerCause, TriggerV1, UnwindMode,
-    UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1, WokenBy,
+    NamedFrame, NamedFunction, NamedPlace, NamesV1, Omission, Owner, Payload, Piece, RateCause, RateChange,
+    RatesV1, ReceiptV1, SessionV1, SourceFile, SourcesV1, StackMarksV1, Symbol, SymbolsV1, TargetKind,
+    TriggerCause, TriggerV1, UnwindMode, UnwindRule, UnwindRulesV1, Wait, WaitFlags, WaitState, WaitsV1,
+    WokenBy,
 };
 use icecore_tests::corpus::recordings;
 use icecore_tests::machine::{Recorded, python, report, target, text};
@@ -143,6 +144,7 @@ fn agree(path: &Path, options: &[&str]) -> usize {
     assert_eq!(python["counters"], counters(path), "{}", path.display());
     assert_eq!(python["fields"], fields(path), "{}", path.display());
     assert_eq!(python["triggers"], triggers(path), "{}", path.display());
+    assert_eq!(python["rates"], rates(path), "{}", path.display());
     assert_eq!(
         (python["snapshot_ids"].clone(), python["snapshots"].clone()),
         held::held(path),
@@ -262,7 +264,7 @@ fn mount_namespaces(path: &Path) -> Value {
     rows::<MappingsV1>(path, |view| Some(view.rows().map(|row| json!(row.mount_ns)).collect()))
 }
 
-/// Returns the skipped files: image id, cause, needed bytes, free bytes.
+/// Returns what asked for a history: when, requested length, text, cause, whether its bytes were too many.
 fn triggers(path: &Path) -> Value {
     rows::<TriggerV1>(path, |view| {
         let it = view.to_owned_record().ok()?;
@@ -270,6 +272,13 @@ fn triggers(path: &Path) -> Value {
     })
 }
 
+/// Returns the changes of the sampling rate: time, share, cause, what was measured, budget.
+fn rates(path: &Path) -> Value {
+    let row = |row: RateChange| json!([row.time_ns, row.share, row.cause.0, row.measured, row.limit]);
+    rows::<RatesV1>(path, |view| Some(view.rows().map(row).collect()))
+}
+
+/// Returns the skipped files: image id, cause, needed bytes, free bytes.
 fn left_out(path: &Path) -> Value {
     let row = |row: LeftOut| json!([row.image, row.why.0, row.needed_bytes, row.free_bytes]);
     rows::<LeftOutV1>(path, |view| Some(view.rows().map(row).collect()))
@@ -469,6 +478,15 @@ fn mixed() -> Builder {
         cause: TriggerCause::COMMAND,
         is_full: true,
     });
+    b.rates = (0..9u16)
+        .map(|n| RateChange {
+            time_ns: START_NS + 1_000_000 * u64::from(n * n),
+            share: RateChange::WHOLE >> n,
+            cause: RateCause(n % 7),
+            measured: 1 << (5 * n),
+            limit: u64::from(n % 3) << 40,
+        })
+        .collect();
     b.left_out = (0..9)
         .map(|n| LeftOut {
             image: 5 - n % 2,

@@ -36,6 +36,8 @@ pub struct GrowingTables {
     pub receipt: Option<ReceiptV1>,
     /// Samples that were lost so far.
     pub lost: u64,
+    /// The recorder takes no samples, since the last change of the rate.
+    pub is_paused: bool,
     has_session: bool,
     /// The bytes of names.
     text_bytes: usize,
@@ -103,6 +105,7 @@ impl GrowingTables {
                 let samples = rows.iter().filter(|loss| loss.cause.is_sample());
                 self.lost = samples.fold(self.lost, |sum, loss| sum.saturating_add(loss.count));
             }
+            Block::Rates(rows) => self.is_paused = rows.last().map_or(self.is_paused, |row| row.share == 0),
             Block::Receipt(receipt) => self.receipt = Some(*receipt),
             _ => {}
         }
@@ -205,7 +208,7 @@ fn heap_bytes(code: &JitCode) -> usize {
 
 /// Returns true if blocks of a kind help to name samples.
 fn is_wanted(kind: Kind) -> bool {
-    const WANTED: [Kind; 13] = [
+    const WANTED: [Kind; 14] = [
         Kind::SESSION,
         Kind::STRINGS,
         Kind::TASKS,
@@ -218,6 +221,7 @@ fn is_wanted(kind: Kind) -> bool {
         Kind::KERNEL_SYMBOLS,
         Kind::JIT,
         Kind::LOSSES,
+        Kind::RATES,
         Kind::RECEIPT,
     ];
     WANTED.contains(&kind)

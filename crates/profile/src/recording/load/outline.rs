@@ -3,7 +3,7 @@
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::read::Recording;
-use icecore_format::records::Layout;
+use icecore_format::records::{Block, Layout};
 
 use super::parts::Parts;
 use super::{Decoded, Skipped, Tables, decode, gather, skip};
@@ -11,13 +11,21 @@ use super::{Decoded, Skipped, Tables, decode, gather, skip};
 /// Reads the outline of a recording; every other table stays empty, and payloads of other kinds are not looked at.
 pub fn outline(recording: &Recording) -> Tables {
     let entries = recording.entries();
-    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::TRIGGER, Kind::LOSSES, Kind::LEFT_OUT];
+    let kinds = [Kind::SESSION, Kind::RECEIPT, Kind::TRIGGER, Kind::RATES, Kind::LOSSES, Kind::LEFT_OUT];
     let small: Vec<Entry> =
         entries.iter().filter(|entry| kinds.contains(&entry.header.kind)).copied().collect();
-    let blocks: Vec<Decoded> = small.iter().map(|entry| decode(recording, entry)).collect();
-    let (parts, _) = Parts::divide(&small, blocks.iter().map(Decoded::block));
-    // Rows keep the numbers of their sessions: nothing of the outline is looked up by them.
-    let found = small.iter().zip(blocks).map(|(entry, block)| (entry, block, 0));
+    let mut blocks: Vec<Decoded> = small.iter().map(|entry| decode(recording, entry)).collect();
+    let (parts, part_of) = Parts::divide(&small, blocks.iter().map(Decoded::block));
+    // Rows keep the numbers of their sessions, but for times: nothing of the outline is looked up by them.
+    for (block, part) in blocks.iter_mut().zip(&part_of) {
+        if let Decoded::Block(rows) = block
+            && matches!(rows, Block::Rates(_))
+        {
+            parts.part(*part).shift(rows).expect("bug: changes of the rate have no ids");
+        }
+    }
+    let part_of = part_of.into_iter().chain(std::iter::repeat(u32::MAX));
+    let found = small.iter().zip(blocks).zip(part_of).map(|((entry, block), part)| (entry, block, part));
     let mut tables = gather(recording, found, parts);
     tables.skipped = skipped(entries);
     tables.sample_blocks = entries

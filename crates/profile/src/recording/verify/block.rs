@@ -113,7 +113,7 @@ impl Checked {
             Block::StackCode(_) | Block::StackPieces(_) | Block::StackNodes(_) | Block::Snapshots(_) => {}
             Block::KernelSymbols(_) | Block::Symbols(_) | Block::Jit(_) | Block::Names(_) => {}
             Block::LeftOut(_) | Block::UnwindRules(_) | Block::StackMarks(_) | Block::Losses(_) => {}
-            Block::Receipt(_) | Block::Trigger(_) => {}
+            Block::Receipt(_) | Block::Trigger(_) | Block::Rates(_) => {}
             Block::Samples | Block::ImageParts | Block::Sources | Block::Code => {}
         }
         let (own, items) = (block.defines(), block.items().unwrap_or_default());

@@ -9,6 +9,9 @@ use icecore_text::quantity::ratio;
 use icecore_text::quantity::{bytes, count, duration, percent, things, utc};
 use icecore_text::{Align, Page, Style, Table};
 
+/// How many changes of the rate, and how many parts of one recording, are listed.
+const SHOWN: usize = 10;
+
 impl Info {
     /// Writes the text; `each` lists every block.
     pub fn text(&self, each: bool, page: &mut Page) {
@@ -20,14 +23,16 @@ impl Info {
         );
         page.item("uuid", &self.uuid);
         self.triggers.iter().for_each(|trigger| page.item("trigger", &trigger.text()));
+        self.rates.iter().take(SHOWN).for_each(|row| page.item("rate", row.text()));
+        more(self.rates.len(), "change", page);
         if self.sessions.is_empty() {
             self.session.text(page);
             self.receipt.iter().for_each(|receipt| receipt.text(page));
         }
-        for (position, EachSession { session, receipt }) in self.sessions.iter().enumerate() {
-            page.item("session", &format!("{} of {}", position + 1, self.sessions.len()));
-            session.text(page);
-            receipt.iter().for_each(|receipt| receipt.text(page));
+        let mut position = 0;
+        for sessions in self.sessions.chunk_by(|_, next| next.goes_on) {
+            self.recording(position, sessions, page);
+            position += sessions.len();
         }
         let lost: Vec<String> =
             self.lost_by_cause.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
@@ -50,6 +55,30 @@ impl Info {
                 Style::Bad,
                 &format!("damaged: {} at byte {}: {}", things(row.len, "byte"), count(row.offset), row.cause),
             );
+        }
+    }
+
+    /// Writes the sessions of one recording: the first, what the others differ in, and how the last one ended.
+    fn recording(&self, position: usize, sessions: &[EachSession], page: &mut Page) {
+        let number = |at: usize| format!("{} of {}", position + at + 1, self.sessions.len());
+        let [first, others @ ..] = sessions else { return };
+        page.item("session", &number(0));
+        first.session.text(page);
+        first.receipt.iter().for_each(|receipt| receipt.text(page));
+        for (at, EachSession { session, receipt, .. }) in (1..).zip(others).take(SHOWN) {
+            let ended = receipt.as_ref().map(|it| {
+                let ns = it.end_ns.saturating_sub(session.start_ns);
+                format!(" · {} · ended by {}", duration(ns), it.ended_by.join(", "))
+            });
+            let ended = ended.unwrap_or_default();
+            page.item(
+                "session",
+                &format!("{} · goes on · {}{ended}", number(at), utc(session.start_unix_ns)),
+            );
+        }
+        more(others.len(), "session", page);
+        if let Some(EachSession { receipt: Some(receipt), .. }) = others.last() {
+            receipt.text(page);
         }
     }
 
@@ -119,6 +148,16 @@ impl Info {
             ]);
         }
         table
+    }
+}
+
+/// Says how many of a list are not shown.
+fn more(all: usize, thing: &str, page: &mut Page) {
+    if all > SHOWN {
+        page.item(
+            "",
+            &format!("and {}: --json has all", things((all - SHOWN) as u64, &format!("more {thing}"))),
+        );
     }
 }
 

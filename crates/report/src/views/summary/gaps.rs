@@ -19,6 +19,9 @@ pub(in crate::views) struct GapRow {
     from_unix_ns: u64,
     to_unix_ns: u64,
     s: f64,
+    /// Why the recorder paused; absent if nothing says that it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
 }
 
 impl GapRow {
@@ -31,15 +34,17 @@ impl GapRow {
             from_unix_ns: unix_ns(gap.span_ns.0),
             to_unix_ns: unix_ns(gap.span_ns.1),
             s: (gap.span_ns.1 - gap.span_ns.0) as f64 / 1e9,
+            paused: gap.paused.map(icecore_format::records::RateCause::name),
         };
         unrecorded(tables, filter).into_iter().map(row).collect()
     }
 }
 
-/// Says how much time nobody recorded, and when the first gaps were; `None` if there are none.
+/// Says how much time nobody recorded, and when the first gaps were; `None` if there are none. Pauses are told with the rate.
 pub(in crate::views) fn text(gaps: &[GapRow]) -> Option<String> {
+    let gaps: Vec<&GapRow> = gaps.iter().filter(|gap| gap.paused.is_none()).collect();
     let length = |seconds: f64| duration((seconds * 1e9) as u64);
-    let each = |gap: &GapRow| {
+    let each = |gap: &&GapRow| {
         let host = gap.host.as_ref().map(|host| format!("{host} ")).unwrap_or_default();
         format!("{host}{} for {}", utc(gap.from_unix_ns), length(gap.s))
     };

@@ -39,10 +39,10 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<SessionSummary> {
     for row in &profile.rows {
         samples[profile.threads[row.thread as usize].part as usize] += row.samples;
     }
-    let rows = parts.iter().zip(spans.of_parts()).zip(samples);
-    rows.map(|((part, (begin, end)), samples)| {
+    let rows = parts.iter().zip(spans.of_parts()).zip(spans.ran_of_parts()).zip(samples);
+    rows.map(|(((part, (_, end)), ran_ns), samples)| {
         let session = &part.session;
-        let duration_s = (end - begin) as f64 / 1e9;
+        let duration_s = ran_ns as f64 / 1e9;
         SessionSummary {
             host: session.host.clone(),
             kernel_release: session.kernel_release.clone(),
@@ -61,6 +61,13 @@ pub(super) fn rows(report: &Report<'_>, spans: &Spans) -> Vec<SessionSummary> {
         }
     })
     .collect()
+}
+
+/// Counts the recordings that the sessions of a file are.
+pub(super) fn recordings(tables: &Tables) -> u64 {
+    let parts = tables.parts.iter();
+    let goes_on = parts.clone().zip(parts.clone().skip(1)).filter(|(part, next)| part.goes_on_in(next));
+    (parts.len() - goes_on.count()) as u64
 }
 
 /// Returns the value that all sessions have in common; the default if they differ.

@@ -66,6 +66,13 @@ impl Summary {
                 page.item("trigger", &trigger.text());
             }
         }
+        if let Some(rate) = &self.rate {
+            if detail == Detail::Least {
+                page.short_item("rate", &rate.text());
+            } else {
+                page.item("rate", &rate.text());
+            }
+        }
         // Problems come first.
         if self.quality.verdict == Verdict::Good {
             self.what(detail, page);
@@ -95,7 +102,11 @@ impl Summary {
 
     fn what(&self, detail: Detail, page: &mut Page) {
         let mut recording = vec![shown(Path::new(&self.file)).to_string(), bytes(self.file_bytes)];
-        let length = duration((self.duration_s * 1e9) as u64);
+        let mut length = duration((self.duration_s * 1e9) as u64);
+        if self.rate.as_ref().is_some_and(|rate| rate.pauses > 0) {
+            let whole = duration(self.end_unix_ns.saturating_sub(self.start_unix_ns));
+            length = format!("{length} sampled, until {whole} after the start");
+        }
         if self.sessions.is_empty() {
             recording.extend([utc(self.start_unix_ns), length]);
         }
@@ -103,8 +114,9 @@ impl Summary {
             recording.push("not closed".to_owned());
         }
         page.item("recording", &recording.join(" · "));
-        // What asked for the recording is one more line.
-        let has_room = self.triggers.is_empty() || detail > Detail::Least;
+        // What asked for the recording is one more line, and so are changes of the rate.
+        let more = usize::from(!self.triggers.is_empty()) + usize::from(self.rate.is_some());
+        let has_room = more == 0 || detail > Detail::Least;
         let machine = |page: &mut Page| {
             let host = self.hosts.join(", ");
             let machine = machine(&host, &self.kernel_release, &self.arch, &self.cpus);
@@ -125,7 +137,9 @@ impl Summary {
         if !self.command_line.is_empty() && detail > Detail::Least {
             page.short_item("command", &command(&self.command_line));
         }
-        page.item("sampled", &self.sampled());
+        if more < 2 || detail > Detail::Least {
+            page.item("sampled", &self.sampled());
+        }
         if !self.labels.is_empty() && detail == Detail::All {
             let labels: Vec<String> = self.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             page.item("labels", &labels.join(" "));
@@ -137,7 +151,12 @@ impl Summary {
 
     fn made(&self, page: &mut Page) {
         let length = |seconds: f64| duration((seconds * 1e9) as u64);
-        let sessions = things(self.sessions.len() as u64, "session");
+        let sessions = self.sessions.len() as u64;
+        let sessions = match self.recordings {
+            Some(1) => format!("one recording in {}", things(sessions, "part")),
+            Some(n) if n < sessions => format!("{} in {}", things(n, "recording"), things(sessions, "part")),
+            _ => things(sessions, "session"),
+        };
         let span = format!("{} to {}", utc(self.start_unix_ns), utc(self.end_unix_ns));
         let ran = match (self.duration_s, self.sessions_s) {
             (any, sum) if (sum - any).abs() < 1e-6 => format!("{} in all", length(sum)),
@@ -168,9 +187,12 @@ impl Summary {
         });
         let mut parts = vec![self.target.clone()];
         parts.extend(events);
-        // That the rate was achieved is no news.
+        // That the rate was achieved that was in force is no news.
         let requested = self.events.iter().map(|event| event.frequency_hz).max().unwrap_or(0) as f64;
-        if let Some(hz) = self.achieved_hz.filter(|hz| (hz - requested).abs() > 0.05 * requested) {
+        let (lowest, highest) =
+            self.rate.as_ref().map_or((1.0, 1.0), |rate| (rate.lowest_share, rate.highest_share));
+        let wanted = requested * (lowest - 0.05 * lowest)..=requested * (highest + 0.05 * highest);
+        if let Some(hz) = self.achieved_hz.filter(|hz| !wanted.contains(hz)) {
             parts.push(format!("{hz:.0} Hz achieved per busy CPU"));
         }
         parts.retain(|part| !part.is_empty());

@@ -7,6 +7,7 @@ use icecore_format::records::{Counter, Growth};
 use serde::Serialize;
 
 use super::Buckets;
+use super::drawn::squeezed;
 use icecore_analysis::counters::{Counted, Of, counted};
 use icecore_profile::named::pipeline::Report;
 use icecore_text::chart::chart;
@@ -187,12 +188,9 @@ impl Series {
 
     /// Draws the values; `per` of them are one character.
     fn line(&self, per: usize) -> String {
-        let mean = |part: &[Option<f64>]| {
-            let known: Vec<f64> = part.iter().copied().flatten().collect();
-            known.iter().sum::<f64>() / known.len().max(1) as f64
-        };
-        let values: Vec<f64> = self.values.chunks(per).map(mean).collect();
-        chart(&values, super::peak(&values), 1).concat()
+        let (values, peak) = squeezed(&self.values, &[], per);
+        let values: Vec<f64> = values.into_iter().map(Option::unwrap_or_default).collect();
+        chart(&values, peak, 1).concat()
     }
 
     /// The mean of the values that are known.

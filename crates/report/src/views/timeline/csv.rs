@@ -16,18 +16,28 @@ impl Timeline {
             writeln!(out, "time_s,offset_s,{}", self.value_unit.replace('/', "_per_"))?;
             for second in &heat.seconds {
                 for (step, value) in second.values.iter().enumerate() {
+                    let value = value.map(|value| value.to_string()).unwrap_or_default();
                     writeln!(out, "{:.9},{:.2},{value}", second.begin_s, step as f64 * heat.offset_s)?;
                 }
             }
             return out.flush();
         }
-        writeln!(out, "time_s,kind,name,image,host,tgid,tid,{}", self.value_unit.replace('/', "_per_"))?;
+        let rate = if self.rates.is_empty() { "" } else { ",rate_share" };
+        writeln!(
+            out,
+            "time_s,kind,name,image,host,tgid,tid,{}{rate}",
+            self.value_unit.replace('/', "_per_")
+        )?;
+        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let rate =
+            |bucket: usize| self.rates.get(bucket).map_or(String::new(), |it| format!(",{}", number(*it)));
         let rows = self.rows.iter().map(|row| (cells(&row.what), &row.values));
         for (cells, values) in [(cells(&What::All), &self.values)].into_iter().chain(rows) {
             let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
             let cells = cells.join(",");
             for (bucket, value) in values.iter().enumerate() {
-                writeln!(out, "{:.9},{cells},{value}", self.begin_s + bucket as f64 * self.bucket_s)?;
+                let (value, rate) = (number(*value), rate(bucket));
+                writeln!(out, "{:.9},{cells},{value}{rate}", self.begin_s + bucket as f64 * self.bucket_s)?;
             }
         }
         for owner in &self.counters {
@@ -40,8 +50,12 @@ impl Timeline {
                 let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
                 let cells = cells.join(",");
                 for (bucket, value) in series.values.iter().enumerate() {
-                    let value = value.map(|value| value.to_string()).unwrap_or_default();
-                    writeln!(out, "{:.9},{cells},{value}", self.begin_s + bucket as f64 * self.bucket_s)?;
+                    let (value, rate) = (number(*value), rate(bucket));
+                    writeln!(
+                        out,
+                        "{:.9},{cells},{value}{rate}",
+                        self.begin_s + bucket as f64 * self.bucket_s
+                    )?;
                 }
             }
         }

@@ -45,15 +45,14 @@ pub(super) struct StretchRow {
 pub(super) fn changes(
     fine: Buckets,
     of_slices: &[Amount],
-    unit: &str,
+    rates: &[Option<f64>],
     rows: &[RowSeries],
     between_ns: &[(u64, u64)],
 ) -> Vec<ChangeRow> {
     let whole: Vec<Amount> = of_slices.chunks(fine.each as usize).map(added).collect();
     let rule = Rule { false_alarms: FALSE_ALARMS / (rows.len() + 1) as f64, shortest: SHORTEST };
     let mut found: Vec<ChangeRow> = rows.par_iter().flat_map(|row| of_row(fine, &whole, row, rule)).collect();
-    let all: Vec<u64> = of_slices.iter().map(|sum| sum.weight).collect();
-    found.extend(of_whole(fine, &fine.rates(&all, unit), rule, between_ns));
+    found.extend(of_whole(fine, rates, rule, between_ns));
     found.sort_by(|a, b| {
         let size = |row: &ChangeRow| (row.after - row.before).abs();
         let time = a.time_s.total_cmp(&b.time_s);
@@ -128,7 +127,7 @@ fn p_of_levels(levels: [[f64; 2]; 2]) -> f64 {
 }
 
 /// Finds the changes of everything. The last slice may be too short to say anything.
-fn of_whole(fine: Buckets, rates: &[f64], rule: Rule, between_ns: &[(u64, u64)]) -> Vec<ChangeRow> {
+fn of_whole(fine: Buckets, rates: &[Option<f64>], rule: Rule, between_ns: &[(u64, u64)]) -> Vec<ChangeRow> {
     let last = rates.len().saturating_sub(1);
     let is_short = fine.begin_ns(rates.len()).saturating_sub(fine.begin_ns(last)) < fine.each_ns() / 2;
     let len = if is_short { last } else { rates.len() };
@@ -136,11 +135,14 @@ fn of_whole(fine: Buckets, rates: &[f64], rule: Rule, between_ns: &[(u64, u64)])
         let (begin, end) = (fine.begin_ns(slice), fine.begin_ns(slice + 1));
         between_ns.iter().any(|between| between.0 < end && begin < between.1)
     };
-    let recorded: Vec<usize> = (0..len).filter(|slice| !is_between(*slice)).collect();
-    let values: Vec<f64> = recorded.iter().map(|slice| rates[*slice]).collect();
+    let recorded: Vec<(usize, f64)> = (0..len)
+        .filter(|slice| !is_between(*slice))
+        .filter_map(|slice| Some((slice, rates[slice]?)))
+        .collect();
+    let values: Vec<f64> = recorded.iter().map(|(_, rate)| *rate).collect();
     let found = changes_of(&values, None, rule);
     let row = |change: &Change| {
-        let at = |position: usize| recorded.get(position).copied().unwrap_or(len);
+        let at = |position: usize| recorded.get(position).map_or(len, |(slice, _)| *slice);
         new(fine, &What::All, "rate", change, at, (change.before.mean, change.after.mean))
     };
     found.iter().map(row).collect()

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Buckets, peak};
+use super::Buckets;
+use super::drawn::{UNSAMPLED, peak};
 use icecore_text::{Page, Style};
 
 /// The length of a cell.
@@ -23,20 +24,18 @@ pub(super) struct Heat {
 #[derive(Debug, Serialize)]
 pub(super) struct Second {
     pub(super) begin_s: f64,
-    /// The rates from its begin on; the last second may have fewer.
-    pub(super) values: Vec<f64>,
+    /// The rates from its begin on; the last second may have fewer. `None` where nobody sampled.
+    pub(super) values: Vec<Option<f64>>,
 }
 
 impl Heat {
-    /// Distributes the weights of slices of [`STEP_NS`] over seconds.
-    pub(super) fn new(seconds: Buckets, of_slices: &[u64], unit: &str) -> Self {
-        let cells = Buckets { each: 1, ..seconds };
-        let values = cells.rates(of_slices, unit);
-        let second = |(second, values): (usize, &[f64])| Second {
+    /// Distributes the rates of slices of [`STEP_NS`] over seconds.
+    pub(super) fn new(seconds: Buckets, values: &[Option<f64>], sampled: &[f64]) -> Self {
+        let second = |(second, values): (usize, &[Option<f64>])| Second {
             begin_s: seconds.begin_s(second),
             values: values.to_vec(),
         };
-        let peak = peak(&values);
+        let peak = peak(values, sampled);
         let seconds = values.chunks(STEPS as usize).enumerate().map(second).collect();
         Self { offset_s: STEP_NS as f64 / 1e9, peak, seconds }
     }
@@ -47,7 +46,7 @@ impl Heat {
             page.gap();
             for step in (0..STEPS as usize).rev() {
                 let cells: String =
-                    strip.iter().map(|second| self.cell(second.values.get(step), page)).collect();
+                    strip.iter().map(|second| self.cell(second.values.get(step).copied(), page)).collect();
                 page.line(&format!("{:>6}  {cells}", label(step)));
             }
             if let (Some(first), Some(last)) = (strip.first(), strip.last()) {
@@ -62,8 +61,11 @@ impl Heat {
         page.styled(Style::Dim, &(1..=4).map(shade).collect::<Vec<_>>().join("   "));
     }
 
-    fn cell(&self, value: Option<&f64>, page: &Page) -> String {
-        let level = value.map_or(0, |value| (value / self.peak * 4.0).ceil().clamp(0.0, 4.0) as usize);
+    fn cell(&self, value: Option<Option<f64>>, page: &Page) -> String {
+        if value == Some(None) {
+            return page.style(Style::Dim, UNSAMPLED);
+        }
+        let level = value.flatten().map_or(0, |it| (it / self.peak * 4.0).ceil().clamp(0.0, 4.0) as usize);
         let style = [Style::Plain, Style::Dim, Style::Good, Style::Warn, Style::Bad][level];
         page.style(style, SHADES[level])
     }

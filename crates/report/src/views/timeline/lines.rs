@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::{Args, Buckets, TimelineBy, peak};
+use super::drawn::peak;
+use super::{Args, Buckets, TimelineBy};
 use crate::cli::{self, Sort};
 use crate::views::owners::{OwnerName, Owners};
 use icecore_analysis::activity::{Grouping, weights};
@@ -25,7 +26,7 @@ pub(super) struct Line {
     pub(super) total: u64,
     pub(super) total_share: f64,
     pub(super) peak: f64,
-    pub(super) values: Vec<f64>,
+    pub(super) values: Vec<Option<f64>>,
 }
 
 /// What a row stands for.
@@ -66,13 +67,18 @@ pub(super) struct RowSeries {
 }
 
 impl Line {
-    pub(super) fn new(series: &RowSeries, shown: Buckets, unit: &str, whole: Amount) -> Self {
-        let values = shown.rates(&series.weights, unit);
+    pub(super) fn new(
+        series: &RowSeries,
+        (shown, sampled): (Buckets, &[f64]),
+        unit: &str,
+        whole: Amount,
+    ) -> Self {
+        let values = shown.rates(&series.weights, unit, sampled);
         Self {
             what: series.what.clone(),
             total: series.total.weight,
             total_share: series.total.share_of(whole),
-            peak: peak(&values),
+            peak: peak(&values, sampled),
             values,
         }
     }

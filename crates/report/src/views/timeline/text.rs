@@ -1,6 +1,7 @@
 //! Writes lines, the heat map and changes as text.
 
 use super::Timeline;
+use super::drawn::{UNSAMPLED, drawn, squeezed};
 use super::found::{ChangeRow, StretchRow};
 use super::lines::{Line, What};
 use crate::views::owners::columns;
@@ -8,7 +9,6 @@ use crate::views::preface;
 use crate::views::summary::gaps;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
-use icecore_text::chart::chart;
 use icecore_text::fit::cut;
 use icecore_text::name;
 use icecore_text::path::quoted;
@@ -29,6 +29,12 @@ impl Timeline {
         if let Some(gaps) = gaps::text(&self.gaps) {
             page.sentence(Style::Warn, 0, &gaps);
         }
+        if let Some(rate) = &self.rate {
+            page.sentence(Style::Dim, 0, &format!("sampling rate: {}", rate.text()));
+        }
+        if self.values.contains(&None) {
+            page.sentence(Style::Dim, 0, &format!("{UNSAMPLED} nobody sampled then, or hardly ever"));
+        }
         let per = (self.bucket_count as usize).div_ceil(self.width as usize).max(1);
         if self.total_samples == 0 {
             page.gap();
@@ -44,9 +50,17 @@ impl Timeline {
         let each = seconds(self.bucket_s * per as f64);
         page.gap();
         page.styled(Style::Bold, &format!("all: at most {}; a character is {each}", self.value(self.peak)));
-        let (values, peak) = squeezed(&self.values, per);
-        chart(&values, peak, TALL).iter().for_each(|line| page.line(line));
+        let (values, peak) = squeezed(&self.values, &self.sampled, per);
+        drawn(&values, peak, TALL).iter().for_each(|line| page.line(line));
+        if !self.rates.is_empty() {
+            let (rates, highest) = squeezed(&self.rates, &self.sampled, per);
+            drawn(&rates, highest, 1).iter().for_each(|line| page.line(line));
+        }
         page.styled(Style::Dim, &self.axis(values.len()));
+        if !self.rates.is_empty() {
+            let text = "the line above the axis is the sampling rate; samples weigh more while it is lower";
+            page.styled(Style::Dim, text);
+        }
         for rows in self.rows.chunk_by(|a, b| a.kind() == b.kind()) {
             page.gap();
             page.table(&self.table(rows, per));
@@ -89,8 +103,8 @@ impl Timeline {
         }
         let mut table = Table::new(0, &heads);
         for row in rows {
-            let (values, peak) = squeezed(&row.values, per);
-            let line = chart(&values, peak, 1).concat();
+            let (values, peak) = squeezed(&row.values, &self.sampled, per);
+            let line = drawn(&values, peak, 1).concat();
             let peak = match (self.value_unit.as_str(), self.unit.as_str()) {
                 ("cpus" | "threads", _) => format!("{:.2}", row.peak),
                 (_, "bytes") => mean_weight(row.peak, "bytes"),
@@ -234,22 +248,9 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Returns the means of neighbours, and the largest mean.
-fn squeezed(values: &[f64], per: usize) -> (Vec<f64>, f64) {
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let values: Vec<f64> = values.chunks(per).map(mean).collect();
-    let peak = super::peak(&values);
-    (values, peak)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn neighbours_are_drawn_as_their_mean() {
-        assert_eq!(squeezed(&[1.0, 3.0, 5.0], 2), (vec![2.0, 5.0], 5.0));
-    }
 
     #[test]
     fn stretches_are_as_the_command_line_takes_them() {

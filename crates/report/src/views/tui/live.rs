@@ -35,6 +35,8 @@ pub struct Live {
     gaps_s: f64,
     /// For how long nothing was written, s.
     silent_s: u64,
+    /// The recorder takes no samples now.
+    paused: bool,
     /// The number of all rows; `rows` may have fewer.
     row_count: u64,
     rows: Vec<LiveRow>,
@@ -86,10 +88,17 @@ impl Live {
             samples_lost: now.lost,
             gaps_s: seconds(gaps_ns),
             silent_s: silent.as_secs(),
+            paused: false,
             row_count: now.row_count as u64,
             rows: now.rows.iter().map(row).collect(),
             ended,
         }
+    }
+
+    /// Says whether the recorder takes no samples now.
+    #[must_use]
+    pub fn paused(self, paused: bool) -> Self {
+        Self { paused, ..self }
     }
 
     /// Writes the table onto a page.
@@ -138,7 +147,9 @@ impl Live {
             let gaps = duration((self.gaps_s * 1e9) as u64);
             text.push_str(&format!(" · {gaps} were in files that are gone"));
         }
-        if self.silent_s >= SILENT.as_secs() && self.ended.is_none() {
+        if self.paused {
+            text.push_str(" · paused: no samples are taken now");
+        } else if self.silent_s >= SILENT.as_secs() && self.ended.is_none() {
             text.push_str(&format!(" · nothing was written for {} s", count(self.silent_s)));
         }
         text

@@ -1,6 +1,6 @@
 //! Puts the sessions of a file on one clock, and says which of them belong together.
 
-use icecore_format::records::SessionV1;
+use icecore_format::records::{EndReason, ReceiptV1, SessionV1};
 
 use super::{Part, Parts};
 use crate::recording::series::{Run, place};
@@ -53,6 +53,17 @@ impl Part {
             end_ns: self.receipt.as_ref().map_or(last_ns, |receipt| receipt.end_ns).max(self.start_ns()),
             start_unix_ns: self.session.start_unix_ns,
         }
+    }
+
+    /// Returns true if the recorder of this session went on with `next`, without a gap.
+    pub fn goes_on_in(&self, next: &Self) -> bool {
+        let (own, other) = (&self.session, &next.session);
+        let is_one = (&own.host, &own.boot_id, &own.command_line)
+            == (&other.host, &other.boot_id, &other.command_line);
+        let is_rotated = |receipt: &ReceiptV1| {
+            receipt.end_reason == EndReason::ROTATED && receipt.end_ns == other.start_ns
+        };
+        is_one && !own.boot_id.is_empty() && self.receipt.as_ref().is_some_and(is_rotated)
     }
 
     /// Returns the number of the first session of the same boot of the host; its own if that is unknown.
