@@ -45,6 +45,8 @@ static __always_inline void send_account(struct task_struct *task, __u32 moment)
 	if (!is_accounted(task))
 		return;
 	__sync_fetch_and_add(&unfreed, moment == ACCOUNT_ENDING ? 1 : -1);
+	if (is_paused)
+		return;
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {
 		count_loss(LOSS_RING_FULL_TASK);
@@ -60,7 +62,7 @@ static __always_inline void send_account_until_exec(struct task_struct *task, __
 {
 	struct cpu_time_record *record;
 
-	if (!is_accounted(task))
+	if (is_paused || !is_accounted(task))
 		return;
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {

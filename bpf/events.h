@@ -41,17 +41,17 @@ struct {
 static __always_inline __u32 current_every(struct choice *choice)
 {
 	__u64 window = bpf_ktime_get_ns() >> WINDOW_BITS, before = choice->window;
-	__u32 current = choice->current;
+	__u32 current = choice->current, least = choice->every * (rarer ? rarer : 1);
 
 	if (!choice->most)
-		return choice->every;
+		return least;
 	if (window != before && __sync_val_compare_and_swap(&choice->window, before, window) == before) {
 		if (choice->taken < choice->most / 2)
 			current /= 2;
 		choice->taken = 0;
 	}
-	if (current < choice->every)
-		current = choice->every;
+	if (current < least)
+		current = least;
 	choice->current = current;
 	return current;
 }
@@ -189,7 +189,7 @@ static __always_inline __u64 weigh(__u32 event, __u64 weight)
 	__u64 most;
 	__u32 every;
 
-	if (!choice || !weight || weight < choice->min)
+	if (!choice || !weight || weight < choice->min || is_paused)
 		return 0;
 	every = current_every(choice);
 	if (every > 1 && bpf_get_prandom_u32() % every) {

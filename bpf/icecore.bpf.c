@@ -64,22 +64,30 @@ enum field_kind wire_field_kind = FIELD_NONE;
 enum waker wire_waker = WAKER_UNKNOWN;
 enum process_has wire_process_has = PROCESS_HAS_ENDED;
 
+/* Returns the weight of a sample. Of a timer whose period has changed, the kernel still tells the old one. */
+static __always_inline __u64 weight_of_overflow(struct bpf_perf_event_data *ctx, __u32 event)
+{
+	__u64 period = timer_periods[event & (MAX_EVENTS - 1)];
+
+	return period ? period : ctx->sample_period;
+}
+
 /* A counter has overflowed. */
 static __always_inline int sample_counter(struct bpf_perf_event_data *ctx, bool with_loop)
 {
 	__u64 tgid_tid = bpf_get_current_pid_tgid();
+	__u32 event = EVENT_OF(ctx), slot;
 	bool in_user = CONTEXT_IN_USER(ctx);
 	struct scratch *scratch;
-	__u32 slot;
 
 	if (!(in_user ? take_user : take_kernel) || !is_wanted(tgid_tid >> 32, (__u32)tgid_tid))
 		return 0;
 	scratch = claim_scratch_of(&slot, 0);
 	if (!scratch) {
-		count_lost_sample(LOSS_NO_SCRATCH, EVENT_OF(ctx), ctx->sample_period);
+		count_lost_sample(LOSS_NO_SCRATCH, event, weight_of_overflow(ctx, event));
 		return 0;
 	}
-	begin_sample(scratch, EVENT_OF(ctx), ctx->sample_period);
+	begin_sample(scratch, event, weight_of_overflow(ctx, event));
 	if (!in_user)
 		walk_kernel(ctx, scratch, 0);
 	if (take_user && !with_loop) {

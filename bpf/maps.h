@@ -36,7 +36,16 @@ const volatile __u32 most_waits = 0;
 const volatile __u32 off_cpu_event = 0;
 const volatile __u32 run_delay_event = 0;
 const volatile __u32 waker_event = 0;
+/* The recorder pauses: it gets no samples and no events of tasks. Targets are followed all the same. */
+bool is_paused = 0;
+/* Waits count from here on: since the recording began, or went on after a pause. */
 __u64 waits_since_ns = 0;
+/* While the recorder samples less often than was asked for: one of so many of the hits that would be samples is one (0: each), and so long a part of a wait
+ * must be to be kept for certain, ns. */
+__u32 rarer = 0;
+/* The mean periods of timers since they have changed, by event, ns; 0: as the kernel tells them. */
+__u64 timer_periods[MAX_EVENTS] = {};
+__u64 rare_wait_ns = 0;
 /* Code of the kernel that interrupts run through; zero if it is unknown. */
 const volatile __u64 hard_interrupts[2] = {};
 const volatile __u64 soft_interrupts[2] = {};

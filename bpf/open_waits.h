@@ -44,7 +44,7 @@ static __always_inline bool take_waiting_stack(__u32 slot, struct scratch *scrat
 	return taken->registers[REGISTER_COUNT - 1] != 0;
 }
 
-/* Writes the wait of a thread to the reader of the iterator if it has not ended: the recording ends, and the thread still waits. */
+/* Writes the wait of a thread to the reader of the iterator if it has not ended: the recording ends or pauses, and the thread still waits. */
 static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_stack)
 {
 	struct task_struct *task = ctx->task;
@@ -70,7 +70,8 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	now = bpf_ktime_get_ns();
 	begin_wait(record, task, now);
 	if (waiting) {
-		record->began_ns = waiting->began_ns;
+		record->began_ns = began_since(waiting);
+		record->flags = record->began_ns == waits_since_ns ? WAIT_BEGAN_BEFORE : 0;
 		record->state = waiting->state;
 		record->epoch = waiting->epoch;
 		record->woken_by = waiting->woken_by;
@@ -91,6 +92,10 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 		note_waker(record, waiting);
 		record->ready_ns = waiting->ready_ns;
 		record->blocked_weight = waiting->blocked_weight;
+		if (record->ready_ns < record->began_ns) {
+			record->ready_ns = record->began_ns;
+			record->blocked_weight = 0;
+		}
 	}
 	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
 	if (take_kernel)

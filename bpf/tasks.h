@@ -15,8 +15,11 @@
 static __always_inline void send_task(__u32 type, struct task_struct *task, __u64 time_ns, const char *comm,
 				      __u32 parent_tgid, __u16 whole_group, __u16 shares_memory, __u64 flags)
 {
-	struct task_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	struct task_record *record;
 
+	if (is_paused)
+		return;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {
 		count_loss(LOSS_RING_FULL_TASK);
 		return;
@@ -103,7 +106,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (is_followed(tgid))
 		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0, 0,
-			  is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
+			  !is_paused && is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
 }
 
@@ -172,7 +175,7 @@ int BPF_PROG(on_mkdir_cgroup, struct cgroup *cgroup, const char *path)
 	struct cgroup_record *record;
 
 	/* Hierarchies of version 1 have ids of their own. */
-	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
+	if (is_paused || BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
 		return 0;
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {

@@ -127,25 +127,27 @@ __u64 wait_window = 0;
 __u32 waits_kept = 0;
 __u64 raised_wait_ns = 0;
 
-/* Returns how long a part of a wait must be to be kept for certain: `wait_ns`, or longer while more parts are kept than `most_waits` in a
- * window. It doubles whenever a window has too many, and halves after each window with less than half of the most. It depends only on
+/* Returns how long a part of a wait must be to be kept for certain: `wait_ns`, or longer while the recorder samples less often, and while
+ * more parts are kept than `most_waits` in a window. It doubles whenever a window has too many, and halves after each window with less than half of the most. It depends only on
  * earlier waits, so the weights stay right. */
 static __always_inline __u64 certain_ns(void)
 {
-	__u64 window, before = wait_window, certain = raised_wait_ns;
+	__u64 window, before = wait_window, certain = raised_wait_ns, least = rare_wait_ns;
 
+	if (least < wait_ns)
+		least = wait_ns;
 	if (!most_waits)
-		return wait_ns;
+		return least;
 	window = bpf_ktime_get_ns() >> WINDOW_BITS;
 	if (window != before && __sync_val_compare_and_swap(&wait_window, before, window) == before) {
 		if (waits_kept < most_waits / 2)
 			certain = window - before < 64 ? certain >> (window - before) : 0;
 		waits_kept = 0;
-		if (certain < wait_ns)
-			certain = wait_ns;
+		if (certain < least)
+			certain = least;
 		raised_wait_ns = certain;
 	}
-	return certain < wait_ns ? wait_ns : certain;
+	return certain < least ? least : certain;
 }
 
 /* Returns true with the probability ns / certain, by a random number. */
@@ -398,6 +400,14 @@ static __always_inline void count_lost_wait(__u32 cause, __u64 blocked_weight, _
 		count_lost_sample(cause, run_delay_event, delay_weight);
 }
 
+/* Returns when a wait began, or since when it counts; 0 if there is none. */
+static __always_inline __u64 began_since(const struct waiting *waiting)
+{
+	__u64 began = waiting->began_ns;
+
+	return began && began < waits_since_ns ? waits_since_ns : began;
+}
+
 /* Notes that a thread gets a CPU. `with_stack`: it can take its user stack itself; `with_copy`: there may be a copy. Most waits are short,
  * and are no samples: whether one is comes first. */
 static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool with_stack, bool with_copy)
@@ -414,6 +424,11 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	if (tid == 0)
 		return;
 	waiting = waiting_of(next);
+	if (is_paused) {
+		if (waiting)
+			waiting->began_ns = 0;
+		return;
+	}
 	if (!waiting) {
 		/* Only the current task can be asked for its cgroup. */
 		if (target_mode == TARGET_CGROUPS || !is_wanted(tgid, tid))
@@ -426,7 +441,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		began = first.ns;
 		state = first.state;
 	} else {
-		began = waiting->began_ns;
+		began = began_since(waiting);
 		state = waiting->state;
 		if (!began)
 			return;
@@ -435,6 +450,11 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	if (!is_first && waiting->is_decided) {
 		ready = waiting->ready_ns;
 		blocked_weight = waiting->blocked_weight;
+		/* It was woken before, or in a pause. */
+		if (ready < began) {
+			ready = began;
+			blocked_weight = 0;
+		}
 	} else {
 		ready = began;
 		if (state)
@@ -459,6 +479,7 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		record->began_ns = began;
 		record->state = waiting->state;
 		record->woken_by = waiting->woken_by;
+		record->flags = began == waits_since_ns ? WAIT_BEGAN_BEFORE : 0;
 	}
 	record->ready_ns = ready;
 	record->blocked_weight = blocked_weight;

@@ -90,7 +90,7 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 
 	if (!waiting || !waiting->began_ns || !waiting->state || waiting->is_decided)
 		return 0;
-	weight = weight_of_wait(passed(waiting->began_ns, now));
+	weight = is_paused ? 0 : weight_of_wait(passed(began_since(waiting), now));
 	waiting->blocked_weight = weight;
 	waiting->ready_ns = now;
 	waiting->is_decided = 1;

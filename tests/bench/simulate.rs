@@ -27,9 +27,10 @@ use icecore_record::skeleton::types::{
 use icecore_record::sys::clock;
 use icecore_record::threads::chunk::Chunk;
 use icecore_record::threads::counts::Counts;
-use icecore_record::threads::digest::{Digested, Processes, Wishes, digest};
+use icecore_record::threads::digest::{Digested, Processes, READ_AGAIN_SHARE, Wishes, digest};
 use icecore_record::threads::pump::{Begin, Looks, Pump};
 use icecore_record::threads::store::ToWriter;
+use icecore_record::threads::tempo::{Asked, Used};
 use icecore_record::threads::triggers::Triggers;
 
 /// All ids of processes and threads are below this number (`PID_MAX_LIMIT` of the kernel), so that the ids of 64 rings do not overlap.
@@ -104,6 +105,9 @@ pub(crate) fn capture(options: &Options) -> anyhow::Result<Captured> {
             files: None,
             looks: Looks::default(),
             show: &|_| {},
+            asked: &Asked::default(),
+            used: &|_| Used::default(),
+            again: &|_| Vec::new(),
         };
         let mut seen = pump.look_around(&feed, Scan::all(keeper.door()))?;
         feed.arm_sampling(&chosen, opened)?;
@@ -226,6 +230,7 @@ impl<'scope> Tracker<'scope> {
             when: &[],
             counters_every: Duration::ZERO,
             triggers: &nobody.triggers,
+            read_share: READ_AGAIN_SHARE,
         };
         let thread = scope.spawn(move || {
             let _ = folder_to.send(fs::read_link("/proc/thread-self").unwrap_or_default());

@@ -17,14 +17,14 @@ const KILL: i32 = 9;
 const NOBODY: &str = "65534";
 
 /// A recorder of a program that runs all the time, and its socket.
-struct Asked {
+pub(crate) struct Asked {
     dir: TempDir,
     recorder: Child,
-    _native: Running,
+    native: Running,
 }
 
 impl Asked {
-    fn new(options: &[&str]) -> Self {
+    pub(crate) fn new(options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
         std::fs::create_dir(dir.path().join("out")).expect("room");
@@ -37,9 +37,14 @@ impl Asked {
             .arg("-o")
             .arg(dir.path().join("out/r.icecore"));
         let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it runs");
-        let asked = Self { dir, recorder, _native: native };
+        let asked = Self { dir, recorder, native };
         wait_until("it has samples", || asked.status()["samples"].as_u64() > Some(100));
         asked
+    }
+
+    /// Returns the process that is recorded.
+    pub(crate) fn target(&self) -> String {
+        self.native.id()
     }
 
     fn socket(&self) -> PathBuf {
@@ -49,15 +54,30 @@ impl Asked {
     fn ask(&self, request: &str) -> Output {
         let socket = self.socket();
         let mut ctl = record();
-        ctl.args(["ctl", request, "--json", "--socket"]).arg(socket).output().expect("it runs")
+        ctl.arg("ctl")
+            .args(request.split(' '))
+            .args(["--json", "--socket"])
+            .arg(socket)
+            .output()
+            .expect("it runs")
     }
 
-    fn status(&self) -> Value {
-        serde_json::from_str(&text(&self.ask("status").stdout)).unwrap_or_default()
+    /// Returns the answer to a request.
+    pub(crate) fn json(&self, request: &str) -> Value {
+        serde_json::from_str(&text(&self.ask(request).stdout)).unwrap_or_default()
+    }
+
+    /// Returns why a request is refused.
+    pub(crate) fn refused(&self, request: &str) -> String {
+        refused(&self.ask(request))
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.json("status")
     }
 
     /// Ends it; returns its messages and the files.
-    fn end(self) -> (String, Vec<PathBuf>, TempDir) {
+    pub(crate) fn end(self) -> (String, Vec<PathBuf>, TempDir) {
         send(TERMINATE, self.recorder.id());
         let output = self.recorder.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -27,6 +27,7 @@ mod frames;
 mod functions;
 mod go;
 mod guesses;
+mod hours;
 mod identity;
 mod import;
 #[cfg(target_arch = "x86_64")]
@@ -50,6 +51,7 @@ mod probes;
 mod python;
 mod python_reader;
 mod queues;
+mod rates;
 mod refusals;
 mod returns;
 mod rights;

@@ -10,10 +10,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use icecore_text::door::{Door, Kind};
 use icecore_text::quantity::size;
 
+use super::budget;
 use super::conditions;
 use super::rotation;
 use super::seconds::{self, Interval};
-use crate::settings::{Condition, Embed, Flight, Rotate, Unwind};
+use crate::settings::{Budget, Condition, Duty, Embed, Flight, Rotate, Unwind};
 use crate::skeleton::types::limits;
 
 /// Samples this machine with eBPF and writes what it saw into one small file
@@ -44,6 +45,7 @@ Examples:
   icecore-record --off-cpu --wakers -p PID   also waits, and who ends them
   icecore-record -a -F 19 --rotate 10min --keep-for 7d -o DIR/x.icecore
   icecore-record -a --flight 30s             memory only, until SIGUSR1
+  icecore-record -a --rotate 1h --budget cpu=1%,memory=96M
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-record ctl status                  ask a recorder that runs
   icecore-record doctor                      what is missing here, and remedies
@@ -250,9 +252,20 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
 
-    /// Make the control socket at PATH: icecore-record ctl asks there [default: with --rotate and --flight, in a folder that ctl knows]
+    /// Make the control socket at PATH: icecore-record ctl asks there [default: with --rotate, --flight, --duty
+    /// and --budget, in a folder that ctl knows]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+
+    /// Sample the first TIME of each period and pause for the rest, counted from the begin of sampling. Samples weigh the time that was sampled:
+    /// reports do not make up for pauses, and show them
+    #[arg(long, value_name = "TIME/PERIOD", value_parser = budget::parse_duty)]
+    pub duty: Option<Duty>,
+
+    /// Use no more than cpu=PERCENT of one CPU (programs in the kernel included) and disk=SIZE/s over any ten seconds of sampling, and memory=SIZE:
+    /// the recorder samples less often or pauses, and the file says when, how often, and why. cpu=1%,memory=64M,disk=1M/s
+    #[arg(long, value_name = "LIMITS", value_parser = budget::parse)]
+    pub budget: Option<Budget>,
 
     /// Show on the terminal, every two seconds, which functions the samples of the last ten seconds hit, as `icecore-report tui --follow FILE`
     /// does: the recorder starts the icecore-report that lies beside it, without any capability. q or Ctrl-C closes the table, and the recording

@@ -115,7 +115,12 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
             (online.len() as u64 * (8 << 20)).clamp(16 << 20, 256 << 20)
         }
     };
+    let budget = args.budget.unwrap_or_default();
+    // The ring is a part of the recorder's memory.
+    let default_ring = default_ring.min(budget.memory.map_or(u64::MAX, |most| (most / 8).max(4 << 20)));
     let ring_bytes = args.ring.unwrap_or(default_ring);
+    let is_left_running =
+        args.rotate.is_some() || args.flight.is_some() || args.duty.is_some() || budget.is_limited();
     ensure!(
         (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes),
         "cannot use a ring of {ring_bytes} bytes: give --ring between 256K and 1G"
@@ -141,6 +146,8 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         start: args.delay.map(Start::After).or(args.at.map(Start::AtMultipleOf)),
         rate,
         duration: args.duration,
+        duty: args.duty,
+        budget,
         user: common.user,
         kernel: common.kernel,
         idle: args.include_idle,
@@ -169,7 +176,7 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         pidfile: args.pidfile,
         control: match args.control {
             Some(path) => Control::At(path),
-            None if args.rotate.is_some() || args.flight.is_some() => Control::Usual,
+            None if is_left_running => Control::Usual,
             None => Control::Nothing,
         },
         live: args.live,

@@ -20,9 +20,9 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// How long a recorder may take to write a file.
 const FOR_A_FILE: Duration = Duration::from_secs(130);
 
-/// Asks a recorder that runs what it does, or for a file
+/// Asks a recorder that runs what it does, for a file, or to sample more or less often
 ///
-/// A recorder with --rotate, --flight or --control has a socket of mode 0600, to which its user and root have a way: that of --control, or
+/// A recorder with --rotate, --flight, --duty, --budget or --control has a socket of mode 0600, to which its user and root have a way: that of --control, or
 /// PID.sock in $RUNTIME_DIRECTORY (a service), /run/icecore-record (root) or $XDG_RUNTIME_DIR/icecore-record.
 #[derive(Debug, clap::Parser)]
 #[command(
@@ -33,6 +33,9 @@ Examples:
   icecore-record ctl status
   icecore-record ctl snapshot                write the history of --flight
   icecore-record ctl rotate                  begin the next file of --rotate
+  icecore-record ctl rate 999                sample at 999 Hz from now on
+  icecore-record ctl rate 50%                half as often as was asked for
+  icecore-record ctl stop                    pause until ctl start
   icecore-record ctl -p 4711 status --json   of several recorders, this one
 
 Exit codes: 0, or 2 if there is no such recorder or it cannot do it."
@@ -41,6 +44,10 @@ pub struct Args {
     /// What to ask
     #[arg(value_enum)]
     pub request: Request,
+
+    /// With rate: samples per second and CPU, or a percentage of the rate that the recorder was started with
+    #[arg(value_name = "HZ|PERCENT", required_if_eq("request", "rate"))]
+    pub rate: Option<String>,
 
     /// The recorder with this process id; needed if several run
     #[arg(short = 'p', long, value_name = "PID", conflicts_with = "socket")]
@@ -64,6 +71,12 @@ pub enum Request {
     Snapshot,
     /// Go on in the next file (--rotate), and say where the last one is
     Rotate,
+    /// Sample so often: 999 (Hz), or 50% of the rate at the start
+    Rate,
+    /// Pause: take no samples
+    Stop,
+    /// Go on after stop
+    Start,
 }
 
 /// Parses the command line if it is that of this command; prints help or the error if it cannot be parsed.
@@ -86,10 +99,15 @@ pub fn ctl(args: &Args) -> anyhow::Result<u8> {
     let called = path.display();
     let mut stream =
         control::connect(&path).with_context(|| format!("cannot ask the recorder at `{called}`"))?;
-    let request = match args.request {
-        Request::Status => "status",
-        Request::Snapshot => "snapshot",
-        Request::Rotate => "rotate",
+    let request = match (args.request, &args.rate) {
+        (Request::Rate, Some(rate)) => format!("rate {rate}"),
+        (_, Some(word)) => bail!("unexpected `{word}`: only rate has a value"),
+        (Request::Status, None) => "status".to_owned(),
+        (Request::Snapshot, None) => "snapshot".to_owned(),
+        (Request::Rotate, None) => "rotate".to_owned(),
+        (Request::Stop, None) => "stop".to_owned(),
+        (Request::Start, None) => "start".to_owned(),
+        (Request::Rate, None) => bail!("bug: no rate"),
     };
     let patience = if args.request == Request::Status { control::PATIENCE } else { FOR_A_FILE };
     stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience)))?;
@@ -150,13 +168,20 @@ fn text(request: Request, answer: &Value) -> String {
     let state = clean(answer["state"].as_str().unwrap_or_default().as_bytes()).to_string();
     let of = if answer["bytes_are_of"] == "memory" { "this part, in memory" } else { "this file" };
     format!(
-        "process {}: {state} for {}, {}, {}, {} of {of}",
+        "process {}: {state} for {}{}, {}, {}, {} of {of}",
         number("pid"),
         duration((seconds * 1e9) as u64),
+        rate(&answer["rate"]),
         things(number("samples"), "sample"),
         lost.join(", "),
         bytes(number("bytes"))
     )
+}
+
+/// Says how often it samples, unless that is what was asked for.
+fn rate(rate: &Value) -> String {
+    let text = rate["text"].as_str().filter(|_| rate["share"].as_f64().is_some_and(|share| share != 1.0));
+    text.map(|text| format!(" ({})", clean(text.as_bytes()))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -179,6 +204,10 @@ mod tests {
     fn the_answer_is_a_line_for_people() {
         let answer = json!({ "pid": 7, "state": "recording", "since_s": 2.5, "samples": 1200, "lost": 0,
             "other_losses": { "stack_shortened": 3 }, "bytes": 4096, "bytes_are_of": "file" });
+        let paused = json!({ "pid": 7, "state": "paused", "since_s": 2.5, "samples": 1200, "lost": 0, "bytes": 4096,
+            "rate": { "share": 0.0, "text": "paused by --duty" } });
+        let told = "process 7: paused for 2.50 s (paused by --duty), 1,200 samples, 0 samples lost, 4.0 KiB of this file";
+        assert_eq!(text(Request::Status, &paused), told);
         let line = "process 7: recording for 2.50 s, 1,200 samples, 0 samples lost, 3 stack_shortened, 4.0 KiB of this file";
         assert_eq!(text(Request::Status, &answer), line);
         let starting = json!({ "pid": 7, "state": "starting" });

@@ -1,6 +1,7 @@
 //! What the user sees: the command line, the file and its first block, and every line on stderr.
 
 pub mod args;
+mod budget;
 pub mod cache;
 pub mod check;
 mod conditions;

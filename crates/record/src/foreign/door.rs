@@ -72,6 +72,17 @@ impl Keeper {
         Ok(Self { pid, shared: Arc::new(shared) })
     }
 
+    /// Lists the processes of this room: the keeper, and the readers that have not ended.
+    ///
+    /// # Source
+    /// proc_tid_children(5)
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let keeper = self.pid.as_raw_nonzero().get().cast_unsigned();
+        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+        let children = children.unwrap_or_default();
+        std::iter::once(keeper).chain(children.split(' ').filter_map(|pid| pid.parse().ok())).collect()
+    }
+
     /// Opens a way to files and memory. After the end of the keeper it leads nowhere.
     pub fn door(&self) -> Door {
         Door { shared: Arc::clone(&self.shared), reader: Mutex::default() }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::devices::Whom;
 use super::door::Door;
 use super::request::{MAX_ANSWER, Meta, Request};
+use crate::sys::rest;
 
 /// The addresses at which a process has mapped a file, and the device that the kernel reported.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +129,7 @@ pub(crate) struct Reading<'a> {
 const AHEAD: usize = 16 << 10;
 
 impl Reading<'_> {
-    /// Lets it fail from a time on.
+    /// Lets it fail from a time on, as [`rest::now`] tells it.
     pub(crate) fn until(self, at: Instant) -> Self {
         Self { until: Some(at), ..self }
     }
@@ -142,7 +143,8 @@ impl Reading<'_> {
             let known = at.checked_sub(*begin).and_then(|skip| bytes.get(usize::try_from(skip).ok()?..));
             let known = known.filter(|known| !known.is_empty());
             let Some(known) = known else {
-                if self.until.is_some_and(|until| Instant::now() > until) {
+                rest::rest();
+                if self.until.is_some_and(|until| rest::now() > until) {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 let len = (into.len() - done).clamp(AHEAD, MAX_ANSWER) as u64;

@@ -62,7 +62,7 @@ impl Iterator for Scan {
             let Some(tgid) = self.left.next() else {
                 return (!found.is_empty()).then_some(found);
             };
-            if let Some(process) = one(tgid, &self.door) {
+            if let Some(process) = Process::of(tgid, &self.door) {
                 bytes += process.maps.len();
                 found.push(process);
             }
@@ -71,20 +71,22 @@ impl Iterator for Scan {
     }
 }
 
-/// Reads one process.
-fn one(tgid: u32, door: &Door) -> Option<Process> {
-    let time_ns = clock::monotonic_ns();
-    let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
-    let maps = Memory::of(tgid, door).maps();
-    Some(Process {
-        time_ns,
-        tgid,
-        parent_tgid: scan::status_field(&status, "PPid").unwrap_or(0),
-        comm: scan::comm_of(tgid),
-        is_silent: maps.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut),
-        maps: maps.unwrap_or_default(),
-        cgroup: fs::read(format!("/proc/{tgid}/cgroup")).unwrap_or_default(),
-    })
+impl Process {
+    /// Reads a process; `None` if there is none.
+    pub(crate) fn of(tgid: u32, door: &Door) -> Option<Self> {
+        let time_ns = clock::monotonic_ns();
+        let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
+        let maps = Memory::of(tgid, door).maps();
+        Some(Self {
+            time_ns,
+            tgid,
+            parent_tgid: scan::status_field(&status, "PPid").unwrap_or(0),
+            comm: scan::comm_of(tgid),
+            is_silent: maps.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut),
+            maps: maps.unwrap_or_default(),
+            cgroup: fs::read(format!("/proc/{tgid}/cgroup")).unwrap_or_default(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn this_process_is_found_with_its_mappings() {
         let (own, door) = (std::process::id(), Door::of_test());
-        let found = one(own, &door).expect("we are running");
+        let found = Process::of(own, &door).expect("we are running");
         assert!(found.tgid == own && !found.is_silent);
         assert!(maps::executable(&found.maps).count() > 0);
         assert!(Scan::all((*door).clone()).flatten().any(|process| process.tgid == own));

@@ -15,6 +15,7 @@ use super::go::{GoPlaces, go};
 use crate::foreign::{Door, ForeignFile};
 use crate::interpreters::Interpreter;
 use crate::machine::identity::{Identity, MapFile};
+use crate::sys::rest;
 use crate::sys::rights::{self, Part};
 
 /// The most functions of an image that are examined: their share is within a percent of the share of all.
@@ -63,6 +64,7 @@ impl Judge {
         let (answer, answers) = channel();
         Builder::new().name("icecore-judge".to_owned()).spawn(move || {
             rights::keep(Part::Judge);
+            rest::may();
             answer_all(&received, &door, |image, about| answer.send((image, about)).is_ok());
         })?;
         Ok(Self { requests, answers })

@@ -28,7 +28,7 @@ use crate::foreign::{Door, ForeignFile, Mapped};
 use crate::kernel::sampler;
 use crate::kernel::wire::{FileKey, NoTable};
 use crate::sys::rights::{self, Part};
-use crate::sys::{clock, usage};
+use crate::sys::{clock, rest, usage};
 
 /// How often a file must be hit before its tables are compiled.
 const ENOUGH_HITS: u32 = 2;
@@ -103,6 +103,7 @@ impl Tables {
         let (answer, answers) = channel();
         Builder::new().name("icecore-tables".to_owned()).spawn(move || {
             rights::keep(Part::Tables);
+            rest::may();
             // An error has no consequence: whoever keeps tables next removes what is too much.
             kept.iter().for_each(|kept| drop(kept.trim()));
             let _ = serve(&received, &answer, Filled::new(sampler), kept.as_ref(), &door);
@@ -217,6 +218,7 @@ fn serve(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Some(()),
         };
+        rest::rest();
         let begun_ns = clock::thread_cpu_ns();
         let NoTable { file, user, .. } = request.missed;
         let hits = request.hits.into();
@@ -243,11 +245,11 @@ fn serve(
 
 impl Limit {
     fn new() -> Self {
-        Self { cpu_ns: clock::thread_cpu_ns() + MAX_CPU_NS, at: Instant::now() + MAX_TIME }
+        Self { cpu_ns: clock::thread_cpu_ns() + MAX_CPU_NS, at: rest::now() + MAX_TIME }
     }
 
     fn is_over(&self) -> bool {
-        clock::thread_cpu_ns() > self.cpu_ns || Instant::now() > self.at
+        clock::thread_cpu_ns() > self.cpu_ns || rest::now() > self.at
     }
 }
 
@@ -280,6 +282,7 @@ impl Request {
         let mut functions = 0_u32;
         let mut goes_on = || {
             functions = functions.wrapping_add(1);
+            rest::rest();
             !functions.is_multiple_of(64) || !limit.is_over()
         };
         let rows = compiled(Noted { file: &bytes, notes: &notes }, &mut goes_on);

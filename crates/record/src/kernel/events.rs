@@ -132,7 +132,7 @@ fn cannot_open(error: io::Error, name: &str, place: &str) -> anyhow::Error {
 }
 
 /// Returns an error if the kernel takes no samples at this rate.
-pub(super) fn check_rate(hz: u64) -> anyhow::Result<()> {
+pub(crate) fn check_rate(hz: u64) -> anyhow::Result<()> {
     let name = "/proc/sys/kernel/perf_event_max_sample_rate";
     let limit = std::fs::read_to_string(name).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match limit {

@@ -100,6 +100,11 @@ impl<'obj> Feed<'obj> {
         }
     }
 
+    /// Lists the processes that are recorded now; `None` without programs, or if there is no list.
+    pub(crate) fn followed(&self) -> Option<Vec<u32>> {
+        self.programs().map(Sampler::followed)
+    }
+
     /// Returns true if a target is still alive.
     pub(crate) fn has_targets(&self, target: &Target) -> bool {
         match self {
@@ -124,6 +129,31 @@ impl<'obj> Feed<'obj> {
         match self {
             Self::Programs(sampler) => sampler.arm_sampling(events, opened),
             Self::Own(own) => own.arm_sampling(),
+        }
+    }
+
+    /// Takes no samples from now on, and reports no task events either, if it has programs.
+    pub(crate) fn pause(&mut self) {
+        match self {
+            Self::Programs(sampler) => sampler.pause(),
+            Self::Own(own) => own.disarm_sampling(),
+        }
+    }
+
+    /// Takes samples again.
+    pub(crate) fn go_on(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Programs(sampler) => sampler.go_on(),
+            Self::Own(own) => own.arm_sampling()?,
+        }
+        Ok(())
+    }
+
+    /// Takes so many samples of what was asked for, in parts of [`RateChange::WHOLE`](icecore_format::records::RateChange::WHOLE). Events that
+    /// threads inherit keep their rates.
+    pub(crate) fn sample_share(&mut self, events: &[Event], share: u32) {
+        if let Self::Programs(sampler) = self {
+            sampler.sample_share(events, share);
         }
     }
 

@@ -12,19 +12,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use icecore_format::records::TriggerCause;
+use icecore_format::records::{RateCause, RateChange, TriggerCause};
 use serde_json::{Value, json};
 
+use crate::kernel::events::check_rate;
 use crate::settings::{Control as Wanted, Options};
 use crate::sys::control::{self, Bound, PATIENCE};
+use crate::sys::perf::Rate;
 use crate::sys::rights::{self, Part};
 use crate::threads::counts::Counts;
+use crate::threads::tempo::{Asked, Step, Wish};
 use crate::threads::triggers::{Trigger, Triggers, Written};
 
 /// The longest request, bytes.
 const MAX_REQUEST: u64 = 256;
 /// The most requests that are answered at one time.
 const MAX_CLIENTS: usize = 8;
+/// How long who asked waits until the recorder samples more or less often: after a pause it first looks at all processes.
+const FOR_A_RATE: Duration = Duration::from_secs(60);
+/// The shares of the requested rate that may be asked for.
+const SHARES: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
 /// How long who asked waits for a file.
 const FOR_A_FILE: Duration = Duration::from_secs(120);
 
@@ -34,6 +41,7 @@ struct Known {
     options: Options,
     counts: Arc<Counts>,
     triggers: Arc<Triggers>,
+    asked: Arc<Asked>,
     begun: Arc<OnceLock<Instant>>,
     clients: AtomicUsize,
 }
@@ -60,6 +68,7 @@ pub(super) fn listen(
     options: &Options,
     counts: &Arc<Counts>,
     triggers: &Arc<Triggers>,
+    asked: &Arc<Asked>,
 ) -> anyhow::Result<Control> {
     let bound = match &options.control {
         Wanted::Nothing => return Ok(Control::default()),
@@ -75,10 +84,11 @@ pub(super) fn listen(
         },
     };
     let listener = bound.listener.try_clone().context("cannot listen on the control socket")?;
-    let (options, counts, triggers) = (options.clone(), Arc::clone(counts), Arc::clone(triggers));
+    let (options, counts) = (options.clone(), Arc::clone(counts));
+    let (triggers, asked) = (Arc::clone(triggers), Arc::clone(asked));
     let control = Control { _bound: Some(bound), ..Control::default() };
     let begun = Arc::clone(&control.begun);
-    let known = Known { options, counts, triggers, begun, clients: AtomicUsize::new(0) };
+    let known = Known { options, counts, triggers, asked, begun, clients: AtomicUsize::new(0) };
     let serve = move || {
         rights::keep(Part::Helper);
         serve(&listener, &Arc::new(known));
@@ -124,7 +134,8 @@ fn talk(mut stream: &UnixStream, known: &Known) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut request)?;
-    let answer = match known.answer(request.trim()) {
+    let by = control::asker(stream);
+    let answer = match known.answer(request.trim(), by) {
         Ok(answer) => answer,
         Err(why) => json!({ "error": why }),
     };
@@ -132,7 +143,7 @@ fn talk(mut stream: &UnixStream, known: &Known) -> std::io::Result<()> {
 }
 
 impl Known {
-    fn answer(&self, request: &str) -> Result<Value, String> {
+    fn answer(&self, request: &str, by: u32) -> Result<Value, String> {
         match request {
             "status" => Ok(self.status()),
             "snapshot" if self.options.flight.is_some() => self.ask("icecore-record ctl snapshot"),
@@ -143,8 +154,55 @@ impl Known {
             "rotate" => {
                 Err("this recording has one file: start the recorder with --rotate TIME|SIZE".to_owned())
             }
-            _ => Err("this recorder knows status, snapshot and rotate".to_owned()),
+            "stop" => self.sample(by, |wish| wish.is_stopped = true),
+            "start" => self.sample(by, |wish| wish.is_stopped = false),
+            _ => match request.strip_prefix("rate ") {
+                Some(rate) => {
+                    let share = share(rate, self.options.rate)?;
+                    self.sample(by, |wish| wish.share = share)
+                }
+                None => Err("this recorder knows status, snapshot, rotate, rate, stop and start".to_owned()),
+            },
         }
+    }
+
+    /// Asks to sample more or less often, and waits until it is so.
+    fn sample(&self, by: u32, change: impl FnOnce(&mut Wish)) -> Result<Value, String> {
+        if self.begun.get().is_none() {
+            return Err("the recorder has not begun to sample: ask again".to_owned());
+        }
+        let answer = self.asked.ask(by, change);
+        let now =
+            answer.recv_timeout(FOR_A_RATE).map_err(|_| "the recorder has not done it yet".to_owned())?;
+        let rate = self.rate(now);
+        Ok(json!({
+            "schema": "icecore.ctl/1",
+            "pid": std::process::id(),
+            "text": rate["text"],
+            "rate": rate,
+        }))
+    }
+
+    /// Returns how often the recorder samples, for programs and for people.
+    fn rate(&self, now: Step) -> Value {
+        let share = f64::from(now.share) / f64::from(RateChange::WHOLE);
+        let hz = match self.options.rate {
+            Rate::Frequency(hz) => Some(hz as f64 * share),
+            Rate::Period(_) => None,
+        };
+        let why = match now.cause {
+            RateCause::CONTROL => " by icecore-record ctl".to_owned(),
+            RateCause::DUTY => " by --duty".to_owned(),
+            RateCause::UNKNOWN => String::new(),
+            cause => format!(": {}", cause.name()),
+        };
+        let text = match hz {
+            _ if now.share == 0 => format!("paused{why}"),
+            _ if now.share == RateChange::WHOLE => "sampling as often as was asked for".to_owned(),
+            Some(hz) => format!("sampling at {hz:.1} Hz{why}"),
+            None => format!("sampling {:.1} % as often as was asked for{why}", share * 100.0),
+        };
+        json!({ "share": share, "hz": hz, "cause": now.cause.name(), "text": text })
     }
 
     fn status(&self) -> Value {
@@ -153,12 +211,19 @@ impl Known {
             counted.other_losses.iter().map(|(cause, count)| (cause.name(), json!(count))).collect();
         let Options { rotate, flight, command, .. } = &self.options;
         let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+        let now = self.asked.now();
+        let state = match self.begun.get() {
+            None => "starting",
+            Some(_) if now.share == 0 => "paused",
+            Some(_) => "recording",
+        };
         let bytes_are_of = if flight.is_some() { "memory" } else { "file" };
         json!({
             "schema": "icecore.ctl/1",
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
-            "state": if self.begun.get().is_some() { "recording" } else { "starting" },
+            "state": state,
+            "rate": self.rate(now),
             "since_s": self.begun.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64()),
             "samples": counted.samples,
             "lost": counted.lost_samples,
@@ -187,5 +252,50 @@ impl Known {
             "bytes": bytes,
             "text": text,
         }))
+    }
+}
+
+/// Returns which share of the requested rate is asked for, in parts of [`RateChange::WHOLE`].
+fn share(asked: &str, requested: Rate) -> Result<u32, String> {
+    let share = match (asked.strip_suffix('%'), requested) {
+        (Some(percent), _) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+        (None, Rate::Frequency(own)) => match asked.parse::<u64>() {
+            Ok(hz) => {
+                check_rate(hz).map_err(|error| error.to_string())?;
+                Some(hz as f64 / own as f64)
+            }
+            Err(_) => None,
+        },
+        (None, Rate::Period(_)) => {
+            return Err("this recording has a period (-c) and no frequency: give a percentage, such as 50%"
+                .to_owned());
+        }
+    };
+    let share = share.ok_or_else(|| {
+        format!("`{asked}` is no rate: give samples per second such as 99, or a percentage such as 50%")
+    })?;
+    if !SHARES.contains(&share) {
+        return Err(format!(
+            "`{asked}` is too far from the rate at the start: at least a thousandth of it, at most a thousand times as much"
+        ));
+    }
+    Ok((share * f64::from(RateChange::WHOLE)).round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_frequency_or_a_percentage_of_that_at_the_start() {
+        let (hz, period) = (Rate::Frequency(99), Rate::Period(1_000));
+        assert_eq!(share("99", hz), Ok(RateChange::WHOLE));
+        assert_eq!(share("33", hz), Ok(333_333));
+        assert_eq!(share("990", hz), Ok(10 * RateChange::WHOLE));
+        assert_eq!((share("50%", hz), share("50%", period)), (Ok(500_000), Ok(500_000)));
+        for wrong in ["", "x", "0", "-1", "0%", "nan%", "inf%", "0.01%", "200000%", "99Hz"] {
+            assert!(share(wrong, hz).is_err(), "{wrong}");
+        }
+        assert!(share("99", period).is_err());
     }
 }

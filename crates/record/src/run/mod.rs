@@ -14,6 +14,7 @@ mod replaced;
 mod rotate;
 mod service;
 mod targets;
+mod used;
 mod view;
 
 use std::cell::Cell;
@@ -48,16 +49,18 @@ use crate::sys::child::{Paused, Started};
 use crate::sys::rights::{self, Part};
 use crate::sys::{clock, usage};
 use crate::threads::counts::Counts;
-use crate::threads::digest::{self, Processes, Wishes};
+use crate::threads::digest::{self, Processes, READ_AGAIN_SHARE, Wishes};
 use crate::threads::pump::{Begin, Looks, Pump};
 use crate::threads::stop::{Stop, Stopped};
 use crate::threads::store::{Embedding, Shared};
+use crate::threads::tempo::Asked;
 use crate::threads::triggers::{Signals, Triggers};
 use close::{End, close};
 use disk::with_remedy;
 use flight::Saver;
 use rotate::Rotation;
 use service::Service;
+use used::Meter;
 use view::View;
 
 /// The exit code for every failure of the recorder itself; otherwise the exit code is that of the command.
@@ -206,6 +209,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let left_out = if options.children { 0 } else { children };
     // Any process may wake a target.
     let first_tgids = targets.filter(|_| options.off_cpu.is_none_or(|off_cpu| !off_cpu.wakers));
+    let follows_some = first_tgids.is_some();
     let found = match &first_tgids {
         None => Scan::all(keeper.door()),
         Some(tgids) => Scan::of(tgids.iter().copied(), keeper.door()),
@@ -219,7 +223,9 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let processes = processes(options, &sampler, first_tgids, keeper.door())?;
     let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
     let (counts, triggers) = (Arc::new(counts), Arc::<Triggers>::default());
-    let control = control::listen(options, &counts, &triggers)?;
+    let asked = Arc::<Asked>::default();
+    let control = control::listen(options, &counts, &triggers, &asked)?;
+    let meter = Meter::new(options.budget, &keeper, &counts);
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
     let hung = Cell::new(None);
@@ -250,9 +256,16 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
                 line.show(phase);
                 service.alive(|| line.text(phase));
             },
+            asked: &asked,
+            used: &|sampler| meter.used(sampler),
+            again: &|sampler| {
+                let followed = follows_some.then(|| sampler.followed()).flatten();
+                followed.unwrap_or_else(|| scan::processes().collect())
+            },
         };
         let mut seen = pump.look_around(&sampler, found)?;
         stop.check()?;
+        used::check_memory(options.budget, usage::rss_bytes())?;
         let (writer, session, begin) = begin_file(&output, options, (&events, opened), notes, &mut sampler)
             .map_err(|error| explain_begin(error, &output))?;
         let messages = (writer, session);
@@ -441,6 +454,7 @@ fn wishes<'a>(
         when: &options.when,
         counters_every: options.counters.unwrap_or_default(),
         triggers,
+        read_share: options.budget.cpu.map_or(1.0, |parts| parts as f64 / 1e7).min(READ_AGAIN_SHARE),
     }
 }
 

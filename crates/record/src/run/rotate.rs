@@ -29,7 +29,7 @@ use crate::cli::summary;
 use crate::kernel::feed::Feed;
 use crate::settings::{Flight, Options, Rotate};
 use crate::sys::rights::{self, Part};
-use crate::sys::{clock, usage};
+use crate::sys::{clock, rest, usage};
 use crate::threads::chunk::Turn;
 use crate::threads::closing::Turned;
 use crate::threads::pump::Files;
@@ -200,6 +200,7 @@ impl<'scope> Rotation<'scope> {
         let (work, len_bytes) = (self.writers.clone(), Arc::clone(&self.len_bytes.borrow()));
         let write = move || {
             rights::keep(part);
+            rest::may();
             work.write(output, writer, &messages, &len_bytes)
         };
         self.handles.borrow_mut().push(spawn(scope, name, write)?);
@@ -343,6 +344,7 @@ fn open<'scope>(
     let (own, own_len) = (Arc::clone(&output), Arc::clone(&len_bytes));
     let write = move || {
         rights::keep(Part::Closer);
+        rest::may();
         writers.write(own, writer, &received, &own_len)
     };
     Ok(Next { output, len_bytes, messages, writer: spawn(scope, "icecore-closer", write)? })
@@ -364,7 +366,7 @@ impl Writers<'_> {
         let trigger = close.turned.trigger.clone();
         match &self.history {
             Some(history) => history.push(flight::Part::full(stored, close), trigger),
-            None => self.closed(&output, &stored.close(*close, self.shared.embedding), trigger),
+            None => self.closed(&output, &stored.close(*close, self.shared), trigger),
         }
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
         None

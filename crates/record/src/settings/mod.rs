@@ -1,5 +1,6 @@
 //! The settings of a recording, as plain types. Nothing here looks at the machine, reads a command line or prints.
 
+mod budget;
 mod condition;
 mod event;
 
@@ -11,6 +12,7 @@ use crate::proc::cgroup::Cgroup;
 use crate::sys::perf::Rate;
 use crate::sys::tracefs::FieldKind;
 use crate::sys::user::User;
+pub use budget::{Budget, Duty};
 pub use condition::{Compare, Condition, Metric};
 pub(crate) use event::{Edge, Event, Hook, InFile, MAX_EVENTS, Of, Place, Source, Take, Weight};
 
@@ -226,6 +228,10 @@ pub struct Options {
     pub start: Option<Start>,
     /// When to stop by itself, counted from the begin of sampling.
     pub duration: Option<Duration>,
+    /// Which part of the time is sampled; `None`: all of it.
+    pub duty: Option<Duty>,
+    /// What the recorder may use.
+    pub budget: Budget,
     /// Sample user mode.
     pub user: bool,
     /// Sample kernel mode.
@@ -330,6 +336,9 @@ impl Options {
         }
         if !self.when.is_empty() {
             return Err("--when");
+        }
+        if self.budget.is_limited() {
+            return Err("--budget");
         }
         Ok(Self {
             kernel: false,

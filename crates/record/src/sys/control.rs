@@ -107,6 +107,11 @@ pub(crate) fn is_allowed(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid())
 }
 
+/// Returns the process at the other end; 0 if the kernel does not tell.
+pub(crate) fn asker(stream: &UnixStream) -> u32 {
+    socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get().cast_unsigned())
+}
+
 /// Connects to the recorder of a socket, whose end must be this user or root; root talks to everybody's.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ pub(crate) mod probes;
 pub(crate) mod pty;
 pub(crate) mod queue;
 pub(crate) mod random;
+pub(crate) mod rest;
 pub(crate) mod rights;
 pub(crate) mod sender;
 pub(crate) mod terminal;

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use icecore_format::records::RateChange;
 use libbpf_sys::perf_event_attr;
 
 /// A counter of the processor or the kernel, as `perf_event_open` takes it.
@@ -34,6 +35,12 @@ impl Counter {
         Self { kind, config, precise: 0, user: true, kernel: true }
     }
 
+    /// Returns true if it is a timer: the kernel turns its frequency into a period, ns, once and for all.
+    pub(crate) fn is_timer(self) -> bool {
+        let timers = [libbpf_sys::PERF_COUNT_SW_CPU_CLOCK, libbpf_sys::PERF_COUNT_SW_TASK_CLOCK];
+        self.kind == libbpf_sys::PERF_TYPE_SOFTWARE && timers.iter().any(|it| u64::from(*it) == self.config)
+    }
+
     /// Returns true if it is the timer of a CPU.
     pub(crate) fn is_cpu_clock(self) -> bool {
         (self.kind, self.config) == (Self::CPU_CLOCK.kind, Self::CPU_CLOCK.config)
@@ -47,6 +54,25 @@ pub enum Rate {
     Frequency(u64),
     /// Units of the event per sample.
     Period(u64),
+}
+
+impl Rate {
+    /// Returns the period of a timer, ns.
+    pub(crate) fn of_timer(self) -> Self {
+        match self {
+            Self::Frequency(hz) => Self::Period(1_000_000_000 / hz.max(1)),
+            Self::Period(_) => self,
+        }
+    }
+
+    /// Returns what a share of the rate is, in parts of [`RateChange::WHOLE`], as [`set_period`] takes it.
+    pub(crate) fn at(self, share: u32) -> u64 {
+        let (share, whole) = (u64::from(share.max(1)), u64::from(RateChange::WHOLE));
+        match self {
+            Self::Frequency(hz) => (hz.saturating_mul(share) / whole).max(1),
+            Self::Period(units) => units.saturating_mul(whole) / share,
+        }
+    }
 }
 
 /// Opens a counter that samples on one CPU; it does not run until a program is attached.
@@ -207,7 +233,7 @@ fn open_own(mut attr: perf_event_attr, thread: OwnThread) -> io::Result<OwnedFd>
 }
 
 /// Starts an event, and those that inherited it.
-pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enable(event: impl AsRawFd) -> io::Result<()> {
     // SAFETY: the request has no argument; what is no perf event refuses it.
     succeeded(unsafe { libc::ioctl(event.as_raw_fd(), IOC_ENABLE, 0) })
 }
@@ -290,7 +316,7 @@ const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `_IOW('$', 4, __u64)` of uapi/linux/perf_event.h.
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 
-/// Changes the period of a sampling event: the next sample comes a whole period from now.
+/// Changes the period of a sampling event, or its frequency if it was opened with one: the next sample comes a whole period from now.
 pub(crate) fn set_period(event: RawFd, period: u64) {
     // SAFETY: the kernel reads eight bytes at the address; what is no perf event refuses the request.
     unsafe {

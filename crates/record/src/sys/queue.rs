@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::perf;
+
 /// The data of a queue of mapping reports, bytes: room for about 2,000 mappings between two drains.
 const DATA_BYTES: usize = 256 << 10;
 /// The largest mapping report: one with the longest path.
@@ -52,6 +54,15 @@ impl Queue {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { base: base.cast(), page, data_bytes, event })
+    }
+
+    /// Lets the event report, or not.
+    pub(crate) fn listen(&self, listens: bool) {
+        if listens {
+            let _ = perf::enable(self.event.as_fd());
+        } else {
+            perf::disable(self.event.as_raw_fd());
+        }
     }
 
     /// Returns the event.

@@ -50,6 +50,22 @@ fn peak_rss_kib() -> Option<u64> {
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
+/// Returns the resident memory of this process, bytes.
+pub(crate) fn rss_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * u64::from(page_bytes())
+}
+
+/// Gives memory that is not in use back to the kernel.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Returns the size of a memory page, bytes.
 pub(crate) fn page_bytes() -> u32 {
     // SAFETY: takes no pointers.

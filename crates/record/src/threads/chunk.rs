@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use icecore_format::records::{Loss, ReceiptV1};
+use icecore_format::records::{Loss, RateChange, ReceiptV1};
 
 use super::closing::Turned;
 use super::store::ToWriter;
@@ -21,16 +21,31 @@ pub struct Chunk {
     pub losses: Vec<Loss>,
     /// Processes that existed before the recording.
     pub found: Vec<Process>,
+    /// Changes of the sampling rate.
+    pub rates: Vec<RateChange>,
+    /// Memory is to be given back.
+    pub shrinks: bool,
     /// The first block of the file is written, so that batches may follow.
     pub has_file: bool,
     /// When sampling began, ns `CLOCK_MONOTONIC`.
     pub began_ns: Option<u64>,
+    /// The recorder goes on after a pause.
+    pub again: Option<Again>,
     /// Counters were read; records of the ring have those of processes.
     pub readings: Vec<Reading>,
     /// All events before this moment are in this chunk or in an earlier one, ns `CLOCK_MONOTONIC`.
     pub complete_until_ns: u64,
     /// The file ends, and another one begins.
     pub turn: Option<Turn>,
+}
+
+/// What is known when the recorder goes on after a pause.
+#[derive(Debug, Clone)]
+pub struct Again {
+    /// All events from now on are reported, ns `CLOCK_MONOTONIC`.
+    pub(crate) since_ns: u64,
+    /// The processes that are there.
+    pub(crate) tgids: Vec<u32>,
 }
 
 /// What ends a file and begins the next one.

@@ -13,6 +13,7 @@ pub struct Counts {
     lost_samples: AtomicU64,
     other_losses: Mutex<Vec<(Cause, u64)>>,
     file_bytes: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 /// The counts of one moment.
@@ -44,6 +45,16 @@ impl Counts {
     /// Notes the length of the recording so far, bytes.
     pub(super) fn note_file(&self, bytes: u64) {
         self.file_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that so many bytes more were written to files.
+    pub(super) fn note_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes were written to files.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the counts of this moment.

@@ -8,4 +8,5 @@ mod jitter;
 pub mod pump;
 pub(crate) mod stop;
 pub mod store;
+pub mod tempo;
 pub mod triggers;

@@ -102,7 +102,9 @@ pub(crate) fn store(
         match message {
             ToWriter::Begin(session) => stored.begin(&session, refused),
             ToWriter::Batch(batch) => {
+                let before = stored.len_bytes();
                 stored.take(&batch, refused);
+                counts.note_written(stored.len_bytes() - before);
                 counts.note_file(stored.len_bytes());
                 len_bytes.store(stored.len_bytes(), Ordering::Relaxed);
             }
@@ -155,10 +157,13 @@ impl Stored {
     }
 
     /// Names what samples of the file hit, and finishes the file, while others are written.
-    pub(crate) fn close(mut self, close: Close, embedding: Embedding<'_>) -> Closed {
+    pub(crate) fn close(mut self, close: Close, shared: Shared<'_>) -> Closed {
         usage::lower_priority();
-        let ReceiptV1 { samples, lost, .. } = self.end(close, embedding, None);
-        Closed { samples, lost, bytes: self.finish() }
+        let before = self.len_bytes();
+        let ReceiptV1 { samples, lost, .. } = self.end(close, shared.embedding, None);
+        let bytes = self.finish();
+        shared.counts.note_written(bytes.as_ref().map_or(0, |bytes| bytes - before));
+        Closed { samples, lost, bytes }
     }
 
     /// Names what samples of the file hit, and writes all but index and tail; returns the receipt.

@@ -17,7 +17,7 @@ const MAX_THREADS: usize = 512 << 10;
 /// The CPU time of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// When sampling began; `None` until that is known. CPU time before this moment does not count, and readings made before it are ignored.
+    /// When sampling began, or went on; `None` until that is known. CPU time before this moment does not count, and readings made before it are ignored.
     began_ns: Option<u64>,
     threads: FxHashMap<u64, Thread>,
     rows: Vec<CpuTime>,
@@ -33,9 +33,17 @@ struct Thread {
 }
 
 impl Account {
-    /// Notes when the recording began. It must be called before readings arrive.
+    /// Notes when sampling began, or went on after a pause. It must be called before readings arrive.
     pub(crate) fn begin(&mut self, began_ns: u64) {
         self.began_ns = Some(began_ns);
+        self.end_threads();
+        self.threads.clear();
+    }
+
+    /// Makes the rows of threads that have ended and are not freed.
+    fn end_threads(&mut self) {
+        let ended = self.threads.values_mut();
+        self.rows.extend(ended.filter_map(|thread| thread.ending.take().and_then(|end| thread.tell(&end))));
     }
 
     /// Notes a reading. Readings of one thread must come in the order of time.
@@ -71,9 +79,7 @@ impl Account {
     /// Takes the new rows; the last call also takes those of threads that have ended and are not freed.
     pub(crate) fn take(&mut self, is_last: bool) -> Vec<CpuTime> {
         if is_last {
-            let ended = self.threads.values_mut();
-            let reported = ended.filter_map(|thread| thread.ending.take().and_then(|end| thread.tell(&end)));
-            self.rows.extend(reported);
+            self.end_threads();
         }
         self.rows.sort_unstable_by_key(|row| (row.time_ns, row.tgid, row.tid));
         std::mem::take(&mut self.rows)
@@ -179,6 +185,17 @@ mod tests {
         account.read(&Reading { moment: Moment::Freed, tid: 9, ..reading(130, 50, 45) });
         let rows = account.take(false);
         assert_eq!((rows.len(), rows[0].tid, rows[0].ran_ns), (1, 8, 45 * US));
+    }
+
+    #[test]
+    fn what_a_thread_ran_in_a_pause_is_not_told() {
+        let mut account = from(0);
+        account.read(&reading(100, 50, 30));
+        account.read(&Reading { moment: Moment::Ending, task: 10, ..reading(110, 50, 20) });
+        account.begin(500 * US);
+        account.read(&reading(501, 50, 400));
+        account.read(&reading(600, 50, 460));
+        assert_eq!(reported(&mut account, true), [(50, 100, 30), (50, 110, 20), (501, 600, 60)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use icecore_format::records::{
     CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, ImagePartsV1, ImagesV1, JitV1, KernelSymbolsV1, LifecycleV1,
-    LossesV1, MappingsV1, Payload, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1,
+    LossesV1, MappingsV1, Payload, RatesV1, SamplesV1, SnapshotsV1, StackCodeV1, StackMarksV1, StackNodesV1,
     StackPiecesV1, StacksV1, StringsV1, SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use icecore_format::write::Writer;
@@ -20,6 +20,7 @@ pub struct Batch {
     pub(crate) stack_marks: StackMarksV1,
     pub(crate) kernel_symbols: KernelSymbolsV1,
     pub(crate) losses: LossesV1,
+    pub(crate) rates: RatesV1,
     pub(crate) cpu_times: CpuTimesV1,
     pub(crate) counters: CountersV1,
     pub(crate) stack_code: StackCodeV1,
@@ -50,6 +51,7 @@ impl Batch {
         append(writer, &self.stack_marks)?;
         append(writer, &self.kernel_symbols)?;
         append(writer, &self.losses)?;
+        append(writer, &self.rates)?;
         append(writer, &self.cpu_times)?;
         append(writer, &self.counters)?;
         append(writer, &self.stack_code)?;

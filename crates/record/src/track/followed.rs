@@ -32,6 +32,13 @@ impl Followed {
         }
     }
 
+    /// Adds processes that are recorded, whose begin was not reported.
+    pub(crate) fn add(&mut self, more: &[u32]) {
+        let Some(tgids) = &mut self.tgids else { return };
+        tgids.extend(more);
+        more.iter().for_each(|tgid| _ = self.ended.remove(tgid));
+    }
+
     pub(crate) fn has(&self, tgid: u32) -> bool {
         self.tgids.as_ref().is_none_or(|tgids| tgids.contains(&tgid))
     }

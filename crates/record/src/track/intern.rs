@@ -66,6 +66,11 @@ impl<K: Hash + Eq + Clone> Interner<K> {
         self.ids.get(key).copied()
     }
 
+    /// Forgets all keys, to give back their memory.
+    pub(crate) fn forget(&mut self) {
+        (self.ids, self.held) = Default::default();
+    }
+
     /// Returns the weight of the keys that were not handed over yet.
     pub(crate) fn waiting(&self) -> usize {
         self.pending_weight

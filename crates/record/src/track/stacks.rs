@@ -116,6 +116,11 @@ impl Stacks {
         Ok(parent)
     }
 
+    /// Forgets all stacks, to give back their memory. Ids go on counting.
+    pub(crate) fn forget(&mut self) {
+        (self.ids, self.callers) = Default::default();
+    }
+
     /// Returns the addresses of the last user stack that are stored as addresses: their code is in no file, or in one that is mapped
     /// twice. There are none if the address space of the process is unknown.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Avma> + '_ {

@@ -12,7 +12,7 @@ use super::times::{DumpClock, Reading};
 use super::{Requested, dump, perf_map};
 use crate::foreign::{Door, ForeignFile};
 use crate::sys::rights::{self, Part};
-use crate::sys::usage;
+use crate::sys::{rest, usage};
 use crate::track::jit::Piece;
 
 /// The number of requests that may wait.
@@ -118,6 +118,7 @@ impl Teller {
         let work = move || {
             usage::background_priority();
             rights::keep(Part::Jit);
+            rest::may();
             let mut budget = MAX_ALL_BYTES;
             for wanted in asked {
                 if answer.send(tell(wanted, &mut budget, &door)).is_err() {

@@ -27,7 +27,7 @@ use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::skeleton::IcecoreSkel;
 use crate::skeleton::types::{loss_cause, target_state};
 use crate::sys::clock;
-use crate::sys::perf;
+use crate::sys::perf::{self, Rate};
 use crate::sys::usage::{self, BpfRuns};
 pub(crate) use lists::{MAX_TRUSTED, OfGo, OfInterpreters, SentPages, Trusted};
 pub use load::WAYS;
@@ -262,18 +262,17 @@ impl<'obj> Sampler<'obj> {
 
     /// Lists the threads of all targets. A process that forks meanwhile may have a child that is not listed.
     fn target_threads(&self) -> Vec<u32> {
-        let ids = |map: &dyn MapCore| -> Vec<u32> {
-            let live = map.keys().filter(|id| {
-                map.lookup(id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE))
-            });
-            live.filter_map(|id| Some(u32::from_ne_bytes(*id.first_chunk()?))).collect()
-        };
-        let threads = ids(&self.skel.maps.target_tids);
+        let threads = live(&self.skel.maps.target_tids);
         if threads.is_empty() {
-            ids(&self.skel.maps.target_tgids).into_iter().flat_map(scan::threads).collect()
+            self.followed().into_iter().flat_map(scan::threads).collect()
         } else {
             threads
         }
+    }
+
+    /// Lists the processes that are recorded now, if there is a list of them.
+    pub(crate) fn followed(&self) -> Vec<u32> {
+        live(&self.skel.maps.target_tgids)
     }
 
     /// Returns the programs that functions of the kernel call, with the numbers of their events.
@@ -323,6 +322,43 @@ impl<'obj> Sampler<'obj> {
         while let Some((record, rest)) = wire::record_bytes(left).and_then(|len| left.split_at_checked(len)) {
             take(record);
             left = rest;
+        }
+    }
+
+    /// Takes no samples and reports no task events from now on. Targets are followed all the same.
+    pub(crate) fn pause(&mut self) {
+        self.counters.iter().for_each(|(_, counter)| perf::disable(*counter));
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.is_paused = true;
+        }
+    }
+
+    /// Takes samples and reports task events again.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.waits_since_ns = clock::monotonic_ns();
+            data.is_paused = false;
+        }
+        self.counters.iter().for_each(|(_, counter)| _ = perf::enable(*counter));
+    }
+
+    /// Takes so many samples of what was asked for. `events` are those that were armed.
+    pub(crate) fn sample_share(&mut self, events: &[Event], share: u32) {
+        for (number, event) in events.iter().enumerate() {
+            let Source::Counter { counter, rate } = event.source else { continue };
+            let rate = if counter.is_timer() { rate.of_timer() } else { rate };
+            if let Some(data) = self.skel.maps.bss_data.as_deref_mut().filter(|_| counter.is_timer()) {
+                data.timer_periods[number] = rate.at(share);
+            }
+            self.counters(number).for_each(|counter| perf::set_period(counter, rate.at(share)));
+        }
+        let always = events.iter().find_map(|event| match event.source {
+            Source::Wait { always_ns, .. } => Some(always_ns),
+            _ => None,
+        });
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.rarer = u32::try_from(Rate::Period(1).at(share)).unwrap_or(u32::MAX);
+            data.rare_wait_ns = Rate::Period(always.unwrap_or(0)).at(share);
         }
     }
 
@@ -457,6 +493,14 @@ impl<'obj> Sampler<'obj> {
             },
         }
     }
+}
+
+/// Lists the ids in a list of targets that have not ended.
+fn live(map: &dyn MapCore) -> Vec<u32> {
+    let is_live =
+        |id: &[u8]| map.lookup(id, MapFlags::ANY).is_ok_and(|state| state.as_deref() == Some(&LIVE));
+    let live = map.keys().filter(|id| is_live(id));
+    live.filter_map(|id| Some(u32::from_ne_bytes(*id.first_chunk()?))).collect()
 }
 
 /// An event whose program is attached.

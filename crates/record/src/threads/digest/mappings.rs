@@ -14,18 +14,20 @@ use crate::kernel::wire::NewMapping;
 use crate::machine::identity::{Identity, MapFile};
 use crate::proc::maps::{self, MapsLine};
 use crate::proc::scan;
-use crate::sys::{clock, memory};
-use crate::track::spaces::{MAX_MAPPED, Shown};
+use crate::sys::{clock, memory, rest};
+use crate::track::spaces::{MAX_MAPPED, Shown, Space};
 
 /// The interval in which address spaces are read again while mapping reports are missing.
 const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
-/// The share of the time that reading may take. Unused time is saved, up to this much:
-const READ_AGAIN_SHARE: f64 = 0.1;
-const READ_AGAIN_AT_ONCE: Duration = Duration::from_millis(50);
+/// The share of the time that reading may take, unless a budget allows less. Unused time is saved, as much as there is in half a second:
+pub const READ_AGAIN_SHARE: f64 = 0.1;
+const SAVED: Duration = Duration::from_millis(500);
 
 /// The time budget for reading address spaces again.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
+    /// The share of the time that reading may take.
+    share: f64,
     /// The last time at which address spaces were read, or could have been.
     at: Instant,
     /// The time that reading may take now.
@@ -35,8 +37,8 @@ pub(super) struct ReadBudget {
 }
 
 impl ReadBudget {
-    pub(super) fn new() -> Self {
-        Self { at: Instant::now(), left: READ_AGAIN_AT_ONCE, owed: Duration::ZERO }
+    pub(super) fn new(share: f64) -> Self {
+        Self { share, at: Instant::now(), left: SAVED.mul_f64(share), owed: Duration::ZERO }
     }
 
     /// Returns true if it is too early to read again.
@@ -70,15 +72,20 @@ impl Digest {
             }
             let moved = self.cgroups.found(process.tgid, &process.cgroup);
             self.moved(time_ns, moved);
-            if process.is_silent || maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
-                self.give_up(process.tgid);
-                continue;
-            }
-            for line in maps::executable(&process.maps) {
-                let identity = self.identities.of_maps_line(process.tgid, &line);
-                let row = row(time_ns, process.tgid, &line, Origin::SCAN);
-                self.mapped(row, &identity, place(&row));
-            }
+            self.has_mapped(process);
+        }
+    }
+
+    /// Notes all that a process has mapped.
+    pub(super) fn has_mapped(&mut self, process: &Process) {
+        let Process { time_ns, tgid, .. } = *process;
+        if process.is_silent || maps::executable(&process.maps).nth(MAX_MAPPED).is_some() {
+            return self.give_up(tgid);
+        }
+        for line in maps::executable(&process.maps) {
+            let identity = self.identities.of_maps_line(tgid, &line);
+            let row = row(time_ns, tgid, &line, Origin::SCAN);
+            self.mapped(row, &identity, place(&row));
         }
     }
 
@@ -101,16 +108,18 @@ impl Digest {
     pub(super) fn read_again(&mut self, tgids: &[u32]) {
         let passed = self.reading.at.elapsed();
         self.reading.at += passed;
-        let earned = passed.mul_f64(READ_AGAIN_SHARE);
+        let earned = passed.mul_f64(self.reading.share);
         let paid = earned.min(self.reading.owed);
         self.reading.owed -= paid;
-        self.reading.left = (self.reading.left + (earned - paid)).min(READ_AGAIN_AT_ONCE);
+        self.reading.left = (self.reading.left + (earned - paid)).min(SAVED.mul_f64(self.reading.share));
         for tgid in tgids {
-            if self.reading.left.is_zero() {
+            if self.reading.left.is_zero() || rest::is_needed() {
                 return;
             }
             let begun = Instant::now();
-            self.compare(*tgid);
+            if !self.see_again(*tgid) {
+                self.compare(*tgid);
+            }
             let took = begun.elapsed();
             self.reading.owed += took.saturating_sub(self.reading.left);
             self.reading.left = self.reading.left.saturating_sub(took);
@@ -130,13 +139,7 @@ impl Digest {
             return self.give_up(tgid);
         }
         let (space, since_ns) = self.tracker.latest(tgid);
-        let lines = maps::executable(&text).map(|line| {
-            let identity = self.identities.of_maps_line(tgid, &line);
-            let images = self.tracker.images_of(&identity.path, identity.image());
-            let shown = space.shows(range(&line), &images, FileOff(line.file_off));
-            (line, identity, shown)
-        });
-        let lines: Vec<_> = lines.collect();
+        let lines = self.shown(tgid, &space, &text);
         // The process has ended.
         if lines.is_empty() {
             return;
@@ -154,6 +157,22 @@ impl Digest {
             self.mapped(row, identity, place(&row));
         }
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
+    }
+
+    /// Compares what a process has mapped with its known address space.
+    pub(super) fn shown<'a>(
+        &mut self,
+        tgid: u32,
+        space: &Space,
+        maps: &'a [u8],
+    ) -> Vec<(MapsLine<'a>, Identity, Shown)> {
+        let lines = maps::executable(maps).map(|line| {
+            let identity = self.identities.of_maps_line(tgid, &line);
+            let images = self.tracker.images_of(&identity.path, identity.image());
+            let shown = space.shows(range(&line), &images, FileOff(line.file_off));
+            (line, identity, shown)
+        });
+        lines.collect()
     }
 
     /// Gives up a process that has too many mappings of code, or whose mappings were not read.
@@ -176,18 +195,18 @@ impl Digest {
 }
 
 /// Returns the addresses of a line of `/proc/PID/maps`.
-fn range(line: &MapsLine<'_>) -> Range<Avma> {
+pub(super) fn range(line: &MapsLine<'_>) -> Range<Avma> {
     Avma(line.start)..Avma(line.end)
 }
 
 /// Returns where a mapping is.
-fn place(row: &Mapping) -> MapFile {
+pub(super) fn place(row: &Mapping) -> MapFile {
     let end = Avma(row.start.saturating_add(row.len));
     MapFile { tgid: row.tgid, start: Avma(row.start), end }
 }
 
 /// Returns the row of a line of `/proc/PID/maps`.
-fn row(time_ns: u64, tgid: u32, line: &MapsLine<'_>, origin: Origin) -> Mapping {
+pub(super) fn row(time_ns: u64, tgid: u32, line: &MapsLine<'_>, origin: Origin) -> Mapping {
     let MapsLine { start, end, file_off, .. } = *line;
     Mapping { time_ns, tgid, start, len: end - start, file_off, image: 0, origin, mount_ns: 0 }
 }

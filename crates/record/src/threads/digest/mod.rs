@@ -1,6 +1,7 @@
 //! The tracker thread turns chunks into batches. It looks at files and kernel symbols on behalf of the
 //! `Tracker`, which is pure.
 
+mod again;
 mod counters;
 mod mappings;
 mod moved;
@@ -32,12 +33,14 @@ use crate::machine::identity::Identities;
 use crate::machine::mounts::Mounts;
 use crate::proc::kallsyms::{Kallsyms, KernelFunction};
 use crate::settings::{Condition, Embed, Pace};
-use crate::sys::{clock, usage};
+use crate::sys::{clock, rest, usage};
 use crate::track::conditions::Conditions;
 use crate::track::floods::Floods;
 use crate::track::followed::Followed;
 use crate::track::tracker::{Totals, Tracker, kept_ns};
+use again::Unseen;
 use counters::Counting;
+pub use mappings::READ_AGAIN_SHARE;
 use mappings::ReadBudget;
 use moved::MovedCode;
 
@@ -79,6 +82,8 @@ pub struct Wishes<'a> {
     pub counters_every: Duration,
     /// Takes what asks.
     pub triggers: &'a Triggers,
+    /// The part of the time that reading address spaces again may take, 0 to 1.
+    pub read_share: f64,
 }
 
 /// The processes, as known when recording begins.
@@ -121,8 +126,9 @@ pub fn digest(
         sent_pages,
         kernel_names,
         kallsyms: None,
-        reading: ReadBudget::new(),
+        reading: ReadBudget::new(wishes.read_share),
         moved: MovedCode::default(),
+        unseen: Unseen::default(),
         complete_until_ns: 0,
         followed: Followed::new(followed),
         losses: FxHashMap::default(),
@@ -184,6 +190,8 @@ struct Digest {
     kallsyms: Option<Kallsyms>,
     reading: ReadBudget,
     moved: MovedCode,
+    /// What is not known since the last pause.
+    unseen: Unseen,
     /// All events before this moment have arrived.
     complete_until_ns: u64,
     followed: Followed,
@@ -209,7 +217,11 @@ impl Digest {
         if let Some(began_ns) = chunk.began_ns {
             self.tracker.begin_account(began_ns);
         }
+        chunk.rates.iter().for_each(|change| self.tracker.rate(*change));
         self.found(&chunk.found);
+        if let Some(again) = &chunk.again {
+            self.go_on(again);
+        }
         for record in chunk.records() {
             match wire::decode(record) {
                 Ok(event) => self.event(&event),
@@ -218,6 +230,11 @@ impl Digest {
         }
         // Reports come after the events of the ring, which decide which processes are followed.
         for report in wire::reports(&chunk.reports) {
+            // The recorder pauses because it has used too much, and looks at all processes when it goes on.
+            if rest::is_needed() {
+                self.tracker.lack_reports(clock::monotonic_ns());
+                break;
+            }
             match report {
                 Report::Mapping(mapping) => self.mapping(&mapping),
                 Report::Lost(count) => self.lost(Loss::of(Cause::MAPPING_QUEUE_FULL, count)),
@@ -232,6 +249,10 @@ impl Digest {
             self.tracker.take_missing_pages().into_iter().for_each(|page| sent.forget(page));
         }
         chunk.losses.iter().for_each(|loss| self.lost(*loss));
+        if chunk.shrinks {
+            self.tracker.file_mut().forget();
+            usage::give_back_memory();
+        }
     }
 
     fn event(&mut self, event: &Event<'_>) {

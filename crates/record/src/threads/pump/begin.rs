@@ -72,7 +72,7 @@ impl Pump<'_> {
         while Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             ring.wait(left.min(seen.look_in()));
-            self.drain(sampler, &ring, &taken, seen, Some(Some(until)));
+            self.drain(sampler, &ring, &taken, seen, &|| self.is_over(Some(until)));
             (self.show)(Phase::Until(until));
             let reason = self.reason_to_end(sampler, None, command.as_deref_mut())?;
             if reason.is_some() {

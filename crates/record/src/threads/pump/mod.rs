@@ -1,8 +1,10 @@
 //! The main thread moves records and reports from the kernel into chunks.
 
 mod begin;
+mod pause;
 mod progress;
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
@@ -19,9 +21,11 @@ use crate::settings::{Event, Options, Target};
 use crate::sys::child::Started;
 use crate::sys::clock;
 use crate::sys::queue::Queue;
+use crate::sys::rest;
 use crate::sys::rights::{self, Part};
 use crate::threads::chunk::{Chunk, Turn};
 use crate::threads::jitter::Varying;
+use crate::threads::tempo::{Asked, Step, Tempo, Used};
 pub use begin::{Begin, Phase};
 pub use progress::{Looks, Progress};
 
@@ -83,6 +87,24 @@ pub struct Pump<'a> {
     pub files: Option<&'a dyn Files>,
     /// Shows the user what the recorder does; it is called often.
     pub show: &'a dyn Fn(Phase),
+    /// What was asked meanwhile.
+    pub asked: &'a Asked,
+    /// Returns what the recorder has used.
+    pub used: &'a dyn Fn(&Feed<'_>) -> Used,
+    /// Returns the processes that are recorded now.
+    pub again: &'a dyn Fn(&Feed<'_>) -> Vec<u32>,
+}
+
+/// What the pump does until something changes.
+enum Next {
+    End(Reason),
+    Step(Step),
+}
+
+/// The readers of the kernel's accounts.
+struct Readers<'a> {
+    sweep: Sweep,
+    census: Census<'a>,
 }
 
 /// How pumping ended.
@@ -111,7 +133,7 @@ impl Pump<'_> {
         let ring = sampler.ring(take_into(&taken))?;
         for found in scan {
             let _ = self.chunks.send(Chunk { found, ..Chunk::default() });
-            self.drain(sampler, &ring, &taken, &mut seen, None);
+            self.drain(sampler, &ring, &taken, &mut seen, &|| false);
             if self.is_stopped() {
                 break;
             }
@@ -137,73 +159,62 @@ impl Pump<'_> {
     pub fn run(
         &self,
         sampler: &mut Feed<'_>,
-        (begin, mut seen, mut census): (Begin, Progress, Census<'_>),
+        (begin, mut seen, census): (Begin, Progress, Census<'_>),
         mut command: Option<&mut Started>,
     ) -> anyhow::Result<Pumped> {
-        let (mut began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
+        let (began_ns, early) = self.begin(sampler, begin, &mut seen, command.as_deref_mut())?;
         rights::keep(Part::Main);
         let begun = Instant::now();
         self.looks.note();
         self.looks.longest.set(Duration::ZERO);
+        seen.began_ns = began_ns;
         let until = self.options.duration.and_then(|duration| begun.checked_add(duration));
         let taken = Mutex::new(std::mem::take(&mut seen.records));
         let has_accounts = self.options.accounts() && early.is_none();
-        let mut sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
+        let sweep = Sweep::new(has_accounts.then(|| sampler.accounts()).flatten());
+        let mut readers = Readers { sweep, census };
         let ended_by = if let Some(reason) = early {
             reason
         } else {
-            let ring = sampler.ring(take_into(&taken))?;
             let varied =
                 self.events.iter().enumerate().filter_map(|(n, event)| Some((n, event.varied_period()?)));
             let timers =
                 varied.flat_map(|(n, period)| sampler.counters(n).map(move |counter| (counter, period)));
             // It ends before the counters are closed.
-            let _varying = Varying::begin(timers.collect());
+            let varying = Varying::begin(timers.collect());
+            let mut tempo = Tempo::begin(self.asked, self.options.duty, self.options.budget, begun);
             loop {
-                sweep.look(false, &mut |record| keep(&taken, record));
-                seen.readings.extend(census.look(false, &mut |record| keep(&taken, record)));
-                let look_in = seen.look_in();
-                let left = until.map_or(look_in, |until| until.saturating_duration_since(Instant::now()));
-                ring.wait(left.min(look_in));
-                self.drain(sampler, &ring, &taken, &mut seen, Some(until));
-                (self.show)(Phase::Since(begun));
-                if let Target::Cgroups(cgroups) = &self.options.target
-                    && !sampler.follow_cgroups(cgroups)
-                    && self.files.is_none()
-                {
-                    break Reason::TargetsGone;
-                }
-                if let Some(files) = self.files.filter(|files| files.is_due()) {
-                    sweep.look(true, &mut |record| keep(&taken, record));
-                    seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
-                    let at_ns = clock::monotonic_ns();
-                    self.drain(sampler, &ring, &taken, &mut seen, Some(until));
-                    // Otherwise the recording ends.
-                    if seen.unsent.is_none() {
-                        let turn = Some(files.turn(at_ns, sampler, std::mem::take(&mut seen.high_water)));
-                        self.offer(Chunk { turn, ..Chunk::default() }, &mut seen, &|| self.is_over(until));
-                        census.begin_file();
-                        began_ns = at_ns;
+                match self.until_change(
+                    sampler,
+                    &taken,
+                    &mut seen,
+                    &mut readers,
+                    (&mut tempo, begun, until),
+                    command.as_deref_mut(),
+                )? {
+                    Next::End(reason) => break reason,
+                    Next::Step(step) => {
+                        self.change(sampler, &taken, &mut seen, &mut readers, (&mut tempo, step), &varying)?
                     }
-                }
-                if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
-                    break reason;
                 }
             }
         };
+        rest::need(false);
         let longest_without_look = self.looks.longest.get();
-        let end_ns = clock::monotonic_ns().max(began_ns);
+        let end_ns = clock::monotonic_ns().max(seen.began_ns);
         sampler.disarm_sampling();
-        wait_for_accounts(sampler, ended_by);
-        sweep.look(true, &mut |record| keep(&taken, record));
-        if early.is_none() {
-            seen.readings.extend(census.look(true, &mut |record| keep(&taken, record)));
+        if !seen.is_paused {
+            wait_for_accounts(sampler, ended_by);
+            readers.sweep.look(true, &mut |record| keep(&taken, record));
+            if early.is_none() {
+                seen.readings.extend(readers.census.look(true, &mut |record| keep(&taken, record)));
+            }
+            sampler.open_waits(&mut |record| keep(&taken, record));
         }
-        sampler.open_waits(&mut |record| keep(&taken, record));
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
-        self.drain(sampler, &ring, &taken, &mut seen, None);
-        let Progress { high_water, longest_pass, .. } = seen;
+        self.drain(sampler, &ring, &taken, &mut seen, &|| false);
+        let Progress { high_water, longest_pass, began_ns, .. } = seen;
         let has_begun = early.is_none();
         Ok(Pumped {
             ended_by,
@@ -214,6 +225,85 @@ impl Pump<'_> {
             longest_without_look,
             longest_pass,
         })
+    }
+
+    /// Pumps until there is a reason to end, or the recorder is to sample more or less often.
+    fn until_change(
+        &self,
+        sampler: &Feed<'_>,
+        taken: &Mutex<Vec<u8>>,
+        seen: &mut Progress,
+        readers: &mut Readers<'_>,
+        (tempo, begun, until): (&mut Tempo<'_>, Instant, Option<Instant>),
+        mut command: Option<&mut Started>,
+    ) -> anyhow::Result<Next> {
+        let ring = sampler.ring(take_into(taken))?;
+        let used = || (self.used)(sampler);
+        let tempo = RefCell::new(tempo);
+        let is_over = || self.is_over(until) || tempo.borrow_mut().must_pause(Instant::now(), used);
+        loop {
+            if !seen.is_paused {
+                self.read_accounts(false, taken, seen, readers);
+            }
+            let now = Instant::now();
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
+            ring.wait(left.min(seen.look_in()).min(tempo.borrow().next_in(now)));
+            self.drain(sampler, &ring, taken, seen, &is_over);
+            (self.show)(Phase::Since(begun));
+            if let Target::Cgroups(cgroups) = &self.options.target
+                && !sampler.follow_cgroups(cgroups)
+                && self.files.is_none()
+            {
+                return Ok(Next::End(Reason::TargetsGone));
+            }
+            if let Some(files) = self.files.filter(|files| files.is_due()) {
+                self.begin_file(files, (sampler, &ring), taken, seen, readers, &is_over);
+            }
+            if let Some(reason) = self.reason_to_end(sampler, until, command.as_deref_mut())? {
+                return Ok(Next::End(reason));
+            }
+            let step = tempo.borrow_mut().look(Instant::now(), used);
+            rest::need(tempo.borrow().is_over());
+            seen.shrinks |= tempo.borrow_mut().take_shrink();
+            if let Some(step) = step {
+                return Ok(Next::Step(step));
+            }
+        }
+    }
+
+    /// Ends the file of this moment and begins the next one, unless the recording is about to end.
+    fn begin_file(
+        &self,
+        files: &dyn Files,
+        (sampler, ring): (&Feed<'_>, &Ring<'_>),
+        taken: &Mutex<Vec<u8>>,
+        seen: &mut Progress,
+        readers: &mut Readers<'_>,
+        is_over: &dyn Fn() -> bool,
+    ) {
+        if !seen.is_paused {
+            self.read_accounts(true, taken, seen, readers);
+        }
+        let at_ns = clock::monotonic_ns();
+        self.drain(sampler, ring, taken, seen, is_over);
+        // Otherwise the recording ends.
+        if seen.unsent.is_none() {
+            let turn = Some(files.turn(at_ns, sampler, std::mem::take(&mut seen.high_water)));
+            self.offer(Chunk { turn, ..Chunk::default() }, seen, is_over);
+            readers.census.begin_file();
+            seen.began_ns = at_ns;
+        }
+    }
+
+    fn read_accounts(
+        &self,
+        now: bool,
+        taken: &Mutex<Vec<u8>>,
+        seen: &mut Progress,
+        readers: &mut Readers<'_>,
+    ) {
+        readers.sweep.look(now, &mut |record| keep(taken, record));
+        seen.readings.extend(readers.census.look(now, &mut |record| keep(taken, record)));
     }
 
     fn reason_to_end(
@@ -239,8 +329,8 @@ impl Pump<'_> {
     }
 
     /// Makes one pass: empties the queues, then takes the records that are in the ring at the beginning. The queues come first: if a
-    /// process has a mapping in them, the event of its fork is in the ring by now. With `until`, a stop or this moment ends the pass early;
-    /// the next one continues there.
+    /// process has a mapping in them, the event of its fork is in the ring by now. The pass ends early when it is over; the next one continues
+    /// there.
     ///
     /// # Cost
     /// At most the bytes of one full ring, however fast it fills, and the time in which the tracker takes them.
@@ -250,16 +340,15 @@ impl Pump<'_> {
         ring: &Ring<'_>,
         taken: &Mutex<Vec<u8>>,
         seen: &mut Progress,
-        until: Option<Option<Instant>>,
+        is_over: &dyn Fn() -> bool,
     ) {
         let begun = Instant::now();
-        let is_over = || until.is_some_and(|until| self.is_over(until));
         // A mapping after this moment may be missing in the queues although a sample of it is in the ring.
         let complete_until_ns = clock::monotonic_ns().saturating_sub(UNDERWAY_NS);
         let mut fill = seen.look_at(self.queues);
         let mut waited = 0;
         loop {
-            let is_sent = seen.unsent.take().is_none_or(|chunk| self.offer(chunk, seen, &is_over));
+            let is_sent = seen.unsent.take().is_none_or(|chunk| self.offer(chunk, seen, is_over));
             if !is_sent {
                 break;
             }
@@ -280,8 +369,11 @@ impl Pump<'_> {
                 chunk.lacks_reports = std::mem::take(&mut seen.lacks_reports);
                 chunk.complete_until_ns = complete_until_ns;
                 chunk.readings = std::mem::take(&mut seen.readings);
+                chunk.rates = std::mem::take(&mut seen.rates);
+                chunk.again = seen.again.take();
+                chunk.shrinks = std::mem::take(&mut seen.shrinks);
             }
-            let is_sent = self.offer(chunk, seen, &is_over);
+            let is_sent = self.offer(chunk, seen, is_over);
             if is_last || !is_sent || is_over() {
                 break;
             }

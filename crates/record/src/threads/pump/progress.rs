@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use icecore_format::records::{Cause, Loss};
+use icecore_format::records::{Cause, Loss, RateChange};
 use rustc_hash::FxHashMap;
 
 use crate::kernel::census::Reading;
 use crate::kernel::feed::Feed;
 use crate::sys::clock;
 use crate::sys::queue::Queue;
-use crate::threads::chunk::Chunk;
+use crate::threads::chunk::{Again, Chunk};
 
 /// The longest sleep of the recorder if the ring does not wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -60,6 +60,13 @@ pub struct Progress {
     pub(super) lacks_reports: bool,
     /// Readings of counters that wait for the end of a pass.
     pub(super) readings: Vec<Reading>,
+    /// Changes of the sampling rate likewise, that the recorder goes on after a pause, and that memory is to be given back.
+    pub(super) rates: Vec<RateChange>,
+    pub(super) again: Option<Again>,
+    pub(super) shrinks: bool,
+    pub(super) is_paused: bool,
+    /// When sampling, or the current file, began, ns `CLOCK_MONOTONIC`.
+    pub(super) began_ns: u64,
     /// Records that were made before the pump ran, in the format of the ring.
     pub(super) records: Vec<u8>,
     /// The chunk that the tracker did not take before the recording ended.
@@ -71,6 +78,7 @@ impl Default for Progress {
     fn default() -> Self {
         let (losses, high_water, news, reports, lacks_reports) = Default::default();
         let (readings, records, unsent, longest_pass) = Default::default();
+        let (rates, again, shrinks, is_paused, began_ns) = Default::default();
         let look_in = LOOK_EVERY;
         Self {
             losses,
@@ -80,6 +88,11 @@ impl Default for Progress {
             reports,
             lacks_reports,
             readings,
+            rates,
+            again,
+            shrinks,
+            is_paused,
+            began_ns,
             records,
             unsent,
             longest_pass,

@@ -232,6 +232,14 @@ impl Snapshots {
         self.first_id + (self.rows.len() - 1) as u32
     }
 
+    /// Forgets all parts of stacks, to give back their memory. Ids go on counting.
+    pub(crate) fn forget_all(&mut self) {
+        self.code.forget();
+        self.pieces.forget();
+        self.nodes.forget();
+        (self.before, self.before_parts) = Default::default();
+    }
+
     /// Forgets a thread that has ended.
     pub(crate) fn forget(&mut self, tid: u32) {
         let _ = (0..).find(|inside| self.take_before((tid, *inside)).is_none());

@@ -44,7 +44,7 @@ impl Tracker {
                     space = Some(space.unwrap_or_default().with(Avma(row.start), *region));
                 }
                 What::Only { ranges, .. } => space = space.map(|space| space.within(ranges)),
-                What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } => {}
+                What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } | What::Rate(_) => {}
             }
         }
         (space.unwrap_or_default(), since_ns)

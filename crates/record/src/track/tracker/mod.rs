@@ -25,8 +25,8 @@ use std::ops::Range;
 
 use icecore_elf::{Avma, FileOff};
 use icecore_format::records::{
-    Change, Counter, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin, Owner, Sample,
-    StackRepair, WalkEnd,
+    Change, Counter, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin, Owner, RateChange,
+    Sample, StackRepair, WalkEnd,
 };
 
 use crate::kernel::wire::{self, Event, Head};
@@ -73,6 +73,8 @@ pub(crate) struct Tracker {
     /// Waits whose user stack has not come yet.
     due: Due,
     account: Account,
+    /// The sampling rate at the moment that was settled last; `None` if it is the requested one since the beginning.
+    rate: Option<RateChange>,
     counters: Counters,
     notes: Notes,
     file: OfFile,
@@ -96,13 +98,19 @@ impl Tracker {
             pace,
             due: Due::default(),
             account: Account::default(),
+            rate: None,
             counters: Counters::default(),
             notes: Notes::default(),
             file: OfFile::default(),
         }
     }
 
-    /// Notes when sampling began: CPU time before that is not part of the recording.
+    /// Notes that the sampling rate changes.
+    pub(crate) fn rate(&mut self, change: RateChange) {
+        self.wait(change.time_ns, What::Rate(change));
+    }
+
+    /// Notes when sampling began, or went on after a pause: CPU time before that is not part of the recording.
     pub(crate) fn begin_account(&mut self, began_ns: u64) {
         self.account.begin(began_ns);
     }
@@ -110,6 +118,13 @@ impl Tracker {
     /// Returns the name of a process that lives, as far as events have told.
     pub(crate) fn comm(&self, tgid: u32) -> Option<&[u8]> {
         self.live.processes.get(&tgid).map(|process| &*process.comm)
+    }
+
+    /// Returns the processes that live, as far as events have told, in the order of their ids.
+    pub(crate) fn live(&self) -> Vec<u32> {
+        let mut tgids: Vec<u32> = self.live.processes.keys().copied().collect();
+        tgids.sort_unstable();
+        tgids
     }
 
     /// Notes an event of the ring.

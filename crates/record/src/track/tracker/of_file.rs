@@ -6,8 +6,8 @@ use std::sync::Arc;
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cgroup, JitCode, JitInlined, JitLine, JitV1, KernelSymbol, Lifecycle, Location, Loss, Mapping, Sample,
-    StringsV1, Task, Wait,
+    Cgroup, JitCode, JitInlined, JitLine, JitV1, KernelSymbol, Lifecycle, Location, Loss, Mapping,
+    RateChange, Sample, StringsV1, Task, Wait,
 };
 use rustc_hash::FxHashSet;
 
@@ -39,6 +39,7 @@ pub(crate) struct OfFile {
     pub(super) samples: Vec<Sample>,
     pub(super) waits: Vec<Wait>,
     pub(super) losses: Vec<Loss>,
+    pub(super) rates: Vec<RateChange>,
     pub(super) processes: Processes,
     /// Kernel addresses that were first sampled since the last batch.
     pub(super) kernel_addresses: Vec<Avma>,
@@ -54,7 +55,7 @@ pub(crate) struct OfFile {
 
 impl Default for OfFile {
     fn default() -> Self {
-        let (lifecycle, cgroups, mappings, samples, waits, losses) = Default::default();
+        let (lifecycle, cgroups, mappings, samples, waits, losses, rates) = Default::default();
         let (kernel_addresses, code, kernel_symbols, kernel_written) = Default::default();
         Self {
             strings: Interner::weighing(1, REMEMBERED_BYTES, |text| text.len() + OF_EACH),
@@ -68,6 +69,7 @@ impl Default for OfFile {
             samples,
             waits,
             losses,
+            rates,
             processes: Processes::NONE,
             kernel_addresses,
             code,
@@ -83,6 +85,14 @@ impl OfFile {
     /// Returns the counts over the file so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Forgets which names, tasks and stacks it has, to give back their memory: they become rows again.
+    pub(crate) fn forget(&mut self) {
+        self.strings.forget();
+        self.tasks.forget();
+        self.stacks.forget();
+        self.snapshots.forget_all();
     }
 
     pub(super) fn string(&mut self, text: &[u8]) -> u32 {

@@ -34,6 +34,10 @@ impl Tracker {
                     self.spaces.complete(tgid);
                 }
                 What::CpuTime(reading) => self.account.read(&reading),
+                What::Rate(change) => {
+                    self.rate = Some(change);
+                    self.file.rates.push(change);
+                }
                 What::Sample(sample) => lost += u64::from(self.sampled(sample).is_err()),
             }
         }

@@ -4,7 +4,7 @@ use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
     Basis, CgroupsV1, CountersV1, CpuTimesV1, FieldsV1, Image, ImagePartsV1, ImagesV1, JitV1,
-    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, SamplesV1, StackMarksV1, StacksV1,
+    KernelSymbolsV1, LifecycleV1, Location, LossesV1, MappingsV1, RatesV1, SamplesV1, StackMarksV1, StacksV1,
     SymbolsV1, TasksV1, UnwindRulesV1, WaitsV1,
 };
 use rustc_hash::FxHashMap;
@@ -71,6 +71,7 @@ impl Tracker {
             stack_marks: StackMarksV1::from_rows(&file.stacks.take_marks()),
             kernel_symbols: KernelSymbolsV1::from_rows(&std::mem::take(&mut file.kernel_symbols)),
             losses: LossesV1::from_rows(&std::mem::take(&mut file.losses)),
+            rates: RatesV1::from_rows(&std::mem::take(&mut file.rates)),
             cpu_times: CpuTimesV1::default(),
             counters: CountersV1::default(),
             stack_code: held.code,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use icecore_elf::Avma;
-use icecore_format::records::{Cgroup, Change, Lifecycle, Mapping, Origin};
+use icecore_format::records::{Cgroup, Change, Lifecycle, Mapping, Origin, RateChange};
 use rustc_hash::FxHashSet;
 
 use super::{OfFile, Tracker};
@@ -48,6 +48,8 @@ impl Tracker {
     /// Makes rows of what is known at the moment that was settled last.
     fn restate(&mut self, mut mount_of: impl FnMut(u32) -> u64) {
         let (time_ns, file) = (self.settled_ns, &mut self.file);
+        let rate = self.rate.filter(|rate| rate.share != RateChange::WHOLE);
+        file.rates.extend(rate.map(|rate| RateChange { time_ns, ..rate }));
         let mut processes: Vec<_> = self.live.processes.iter().collect();
         processes.sort_unstable_by_key(|(tgid, _)| **tgid);
         for (tgid, process) in processes {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use icecore_elf::Avma;
-use icecore_format::records::{Change, FieldKind, Lifecycle, Mapping, Sample, Wait};
+use icecore_format::records::{Change, FieldKind, Lifecycle, Mapping, RateChange, Sample, Wait};
 
 use super::live::{Name, Path};
 use crate::kernel::wire::Reading;
@@ -52,6 +52,7 @@ pub(super) enum What {
     },
     Sample(Unplaced),
     CpuTime(Reading),
+    Rate(RateChange),
 }
 
 /// A sample whose frames are still addresses, and whose row has neither task nor stacks; the ranges are positions in the frames of the queue.
@@ -102,7 +103,7 @@ impl Waiting {
             What::Change { .. } | What::Only { .. } | What::Cgroup { .. } => 1,
             What::Mapping { .. } => 2,
             What::Sample(_) => 3,
-            What::CpuTime(_) => 4,
+            What::CpuTime(_) | What::Rate(_) => 4,
         };
         (self.time_ns, rank)
     }
@@ -147,7 +148,7 @@ impl Backlog {
             What::Change { row, .. } => row.tgid == tgid && row.change == Change::EXEC,
             What::Mapping { row, .. } => row.tgid == tgid || shares(row.tgid),
             What::Only { tgid: of, .. } => *of == tgid || shares(*of),
-            What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } => false,
+            What::Sample(_) | What::CpuTime(_) | What::Cgroup { .. } | What::Rate(_) => false,
         };
         let mut found: Vec<&Waiting> = self.waiting.iter().filter(|waiting| is_of(&waiting.what)).collect();
         found.sort_by_key(|waiting| waiting.turn());

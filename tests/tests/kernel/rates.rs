@@ -1,0 +1,405 @@
+//! `--duty`, `--budget`, `icecore-record ctl rate|stop|start`: however often the recorder samples, samples weigh what they stand for, what happened
+//! in a pause is known after it, and the recorder uses no more than it may, whatever others do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use icecore_format::block::Kind;
+use icecore_format::read::Recording;
+use icecore_format::records::{
+    Change, CpuTime, CpuTimesV1, LifecycleV1, Payload, RateCause, RateChange, RatesV1, ReceiptV1,
+};
+use icecore_tests::machine::{
+    Recorded, Sample, json, own, record, send, stacks_without_frames, storm, target, text, wait_until, waits,
+};
+
+use crate::control::Asked;
+use crate::rotation::{Running, samples};
+
+const TERMINATE: i32 = 15;
+const WHOLE: u32 = RateChange::WHOLE;
+const S: u64 = 1_000_000_000;
+
+fn rows<P: Payload, R>(path: &Path, of_block: impl Fn(&P::View) -> Vec<R>) -> Vec<R> {
+    let recording = Recording::open(path).expect("it opens");
+    let entries = recording.entries().iter().filter(|entry| entry.header.kind == P::KIND);
+    let payloads = entries.map(|entry| recording.payload(entry).expect("it is whole"));
+    payloads.flat_map(|payload| of_block(payload.view::<P>().expect("it is one"))).collect()
+}
+
+fn rates(path: &Path) -> Vec<RateChange> {
+    rows::<RatesV1, _>(path, |view| view.rows().collect())
+}
+
+/// Returns the stretches that were sampled, and their shares; times are ns since the session began.
+fn stretches(path: &Path) -> Vec<(u64, u64, u32)> {
+    let info = json("info", path);
+    let ns = |part: &str, key: &str| info[part][key].as_u64().expect("a closed file has an end");
+    let (begin, end) = (ns("session", "start_ns"), ns("receipt", "end_ns"));
+    let mut found = Vec::new();
+    let (mut since, mut share) = (begin, WHOLE);
+    for row in rates(path) {
+        found.push((since - begin, row.time_ns - begin, share));
+        (since, share) = (row.time_ns, row.share);
+    }
+    found.push((since - begin, end - begin, share));
+    found.retain(|(from, to, share)| *share > 0 && to > from);
+    found
+}
+
+fn sampled_ns(path: &Path) -> u64 {
+    stretches(path).iter().map(|(from, to, _)| to - from).sum()
+}
+
+fn weight<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> u64 {
+    samples.into_iter().map(|sample| sample.number("weight")).sum()
+}
+
+/// Returns the CPU time of a process by the kernel's account, as far as the recording has it.
+fn account(path: &Path, tgid: u32) -> u64 {
+    let all: Vec<CpuTime> = rows::<CpuTimesV1, _>(path, |view| view.rows().collect());
+    all.iter().filter(|row| row.tgid == tgid).map(|row| row.ran_ns).sum()
+}
+
+fn assert_near(found: u64, expected: u64, off_by: f64, what: &str) {
+    let ratio = found as f64 / expected as f64;
+    eprintln!("{what}: {:.3} s of {:.3} s", found as f64 / 1e9, expected as f64 / 1e9);
+    assert!((ratio - 1.0).abs() < off_by, "{what}: {found} of {expected}");
+}
+
+#[test]
+fn root_the_first_part_of_each_period_is_sampled_and_weighs_what_was_sampled() {
+    let recorded = Recorded::target(&["-F", "499", "--duty", "500ms/1500ms"], "shares", 7_500);
+    let path = recorded.path();
+    let rows = rates(&path);
+    assert!(rows.iter().all(|row| row.cause == RateCause::DUTY), "{rows:?}");
+    let stretches = stretches(&path);
+    assert!(stretches.len() >= 5, "{stretches:?}");
+    for (number, (from, to, share)) in (0..).zip(&stretches[..5]) {
+        let (begin, late) = (number * 3 * S / 2, S / 5);
+        assert!(
+            (begin..begin + late).contains(from) && (begin + S / 2..begin + S / 2 + late).contains(to),
+            "{stretches:?}"
+        );
+        assert_eq!(*share, WHOLE);
+    }
+    let samples = recorded.samples(&[]);
+    for sample in &samples {
+        let at = sample.number("time_ns");
+        let is_in = |(from, to, _): &(u64, u64, u32)| (from.saturating_sub(1_000)..=*to).contains(&at);
+        assert!(stretches.iter().any(is_in), "a sample in a pause, at {at}: {stretches:?}");
+    }
+    let tgid = samples[0].number("tgid") as u32;
+    assert_near(weight(&samples), account(&path, tgid), 0.06, "weight of samples");
+    let (ran, sampled) = (account(&path, tgid), sampled_ns(&path));
+    assert!(
+        ran > sampled / 4 && ran < sampled + sampled / 50,
+        "{ran} of {sampled}: the account is of the sampled time"
+    );
+}
+
+#[test]
+fn root_samples_weigh_what_they_stand_for_at_every_rate() {
+    let asked = Asked::new(&[]);
+    // A thread that moves between CPUs meets their timers by chance.
+    let pinned = Command::new("taskset")
+        .args(["-cp", "0", &asked.target()])
+        .output()
+        .expect("util-linux is everywhere");
+    assert!(pinned.status.success());
+    let begun = Instant::now();
+    for (request, hz) in
+        [("999", Some(999.0)), ("33", Some(33.0)), ("50%", Some(249.5)), ("100%", Some(499.0))]
+    {
+        let told = asked.json(&format!("rate {request}"));
+        assert_eq!(told["rate"]["hz"].as_f64().map(|hz| hz.round()), hz.map(f64::round), "{told}");
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    let took = begun.elapsed();
+    let status = asked.status();
+    assert_eq!((&status["state"], &status["rate"]["share"]), (&"recording".into(), &1.0.into()), "{status}");
+    for (wrong, why) in
+        [("x", "is no rate"), ("0", "is too far"), ("100000000", "kernel.perf_event_max_sample_rate")]
+    {
+        assert!(asked.refused(&format!("rate {wrong}")).contains(why), "{wrong}");
+    }
+    let (_, files, _dir) = asked.end();
+    let changes = rates(&files[0]);
+    let shares: Vec<u32> = changes.iter().map(|row| row.share / 1_000).collect();
+    assert_eq!(shares, [2_002, 66, 500, 1_000]);
+    assert!(changes.iter().all(|row| row.cause == RateCause::CONTROL && row.measured > 0), "{changes:?}");
+    let samples = samples(&files[0], &[]);
+    let tgid = samples[0].number("tgid") as u32;
+    assert_near(weight(&samples), account(&files[0], tgid), 0.05, "all samples");
+    for pair in changes.windows(2) {
+        let within =
+            |sample: &&Sample| (pair[0].time_ns..pair[1].time_ns).contains(&sample.number("time_ns"));
+        let within: Vec<&Sample> = samples.iter().filter(within).collect();
+        let expected = 499.0 * f64::from(pair[0].share) / f64::from(WHOLE);
+        let seconds = (pair[1].time_ns - pair[0].time_ns) as f64 / 1e9;
+        let rate = within.len() as f64 / seconds;
+        // It computes on one CPU all the time; at 33 Hz chance moves the number.
+        assert!((rate / expected - 1.0).abs() < 0.15, "{rate} Hz, {expected} were asked for");
+    }
+    assert!(took > Duration::from_secs(8));
+}
+
+#[test]
+fn root_what_has_happened_in_a_pause_is_known_after_it() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (file, socket, go) = (dir.path().join("r.icecore"), dir.path().join("socket"), dir.path().join("go"));
+    let program = stacks_without_frames();
+    // It runs another program as soon as the file is there.
+    let changes =
+        format!("while [ ! -e '{}' ]; do :; done; exec '{}' chain 60000", go.display(), program.display());
+    let mut changed =
+        Command::new("sh").args(["-c", &changes]).stdout(Stdio::null()).spawn().expect("a shell");
+    let ended = Running::new(&target(), &["shares", "60000"]);
+    let ended_id: u32 = ended.id().parse().expect("a number");
+    let mut recorder = record();
+    recorder
+        .args(["-a", "-q", "-F", "499", "--flush", "100ms", "--control"])
+        .arg(&socket)
+        .arg("-o")
+        .arg(&file);
+    let recorder = recorder.spawn().expect("it runs");
+    let ctl = |request: &str| {
+        let output =
+            record().args(["ctl", request, "--json", "--socket"]).arg(&socket).output().expect("it runs");
+        text(&output.stdout)
+    };
+    wait_until("it records", || ctl("status").contains("\"recording\""));
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(ctl("stop").contains("paused"));
+    std::fs::write(&go, "").expect("room");
+    drop(ended);
+    let new = Running::new(&own(), &["shares", "60000"]);
+    let is_there = || fs::read(format!("/proc/{}/comm", changed.id())).is_ok_and(|comm| comm == b"stacks\n");
+    wait_until("the other program runs", is_there);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(ctl("status").contains("\"paused\""));
+    assert!(ctl("start").contains("as often as was asked for"));
+    std::thread::sleep(Duration::from_secs(2));
+    send(TERMINATE, recorder.id());
+    let output = recorder.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let _ = changed.kill();
+    let _ = changed.wait();
+    let rows = rates(&file);
+    let [pause, start] = rows[..] else { panic!("{rows:?}") };
+    assert_eq!((pause.share, start.share), (0, WHOLE));
+    let all = samples(&file, &[]);
+    let begin = json("info", &file)["session"]["start_ns"].as_u64().expect("a number");
+    let (from, to) = (pause.time_ns - begin, start.time_ns - begin);
+    // Times of samples are rounded down to a microsecond.
+    let in_pause = all.iter().filter(|sample| (from..to - 1_000).contains(&sample.number("time_ns")));
+    assert_eq!(in_pause.count(), 0);
+    let of = |tgid: u32| {
+        let after =
+            |sample: &&Sample| sample.number("tgid") == u64::from(tgid) && sample.number("time_ns") > to;
+        all.iter().filter(after).collect::<Vec<_>>()
+    };
+    for (tgid, comm) in [(changed.id(), "stacks"), (new.id().parse().expect("a number"), "own")] {
+        let samples = of(tgid);
+        let whole = samples.iter().filter(|sample| sample.names("user").last() == Some(&"_start")).count();
+        eprintln!("{comm}: {whole} of {} whole", samples.len());
+        assert!(samples.iter().all(|sample| sample.text("comm") == comm));
+        assert!(
+            samples.len() > 200 && whole * 100 >= samples.len() * 97,
+            "{comm}: {whole} of {}",
+            samples.len()
+        );
+    }
+    assert_eq!(of(ended_id).len(), 0);
+    let changes = self::rows::<LifecycleV1, _>(&file, |view| view.rows().collect());
+    let told = |tgid: u32| {
+        let rows = changes.iter().filter(|row| row.tgid == tgid && row.time_ns > pause.time_ns);
+        rows.map(|row| row.change).collect::<Vec<_>>()
+    };
+    assert_eq!(told(ended_id), [Change::EXIT]);
+    assert_eq!(told(changed.id())[0], Change::EXEC);
+    assert_eq!(told(new.id().parse().expect("a number"))[0], Change::FOUND);
+}
+
+#[test]
+fn root_waits_count_as_far_as_they_are_sampled() {
+    let program = waits();
+    let command = [program.to_str().expect("plain text"), "50", "200"];
+    let options = ["-F", "99", "--off-cpu=1us", "--duty", "300ms/1s", "-d", "6"];
+    let recorded = Recorded::new(&options, &command);
+    let (path, samples) = (recorded.path(), recorded.samples(&["--event", "cpu-clock,off-cpu,run-delay"]));
+    let mut threads: BTreeMap<u64, u64> = BTreeMap::new();
+    for sample in &samples {
+        *threads.entry(sample.number("tid")).or_default() += sample.number("weight");
+    }
+    // A thread computes, waits for a CPU, or sleeps: all that adds up to the time that was sampled.
+    let most = threads.values().max().expect("a thread");
+    assert_near(*most, sampled_ns(&path), 0.08, "all that one thread did");
+}
+
+/// The CPU time of a recorder and of the processes that it has started, and its memory, as the kernel tells them.
+struct Watched {
+    recorder: Child,
+    began: Instant,
+    of_process: BTreeMap<u32, u64>,
+    /// When, ms CPU, bytes.
+    seen: Vec<(Duration, u64, u64)>,
+}
+
+impl Watched {
+    fn new(recorder: Child) -> Self {
+        Self { recorder, began: Instant::now(), of_process: BTreeMap::new(), seen: Vec::new() }
+    }
+
+    fn look(&mut self) {
+        let mut all = vec![self.recorder.id()];
+        let mut at = 0;
+        while at < all.len() {
+            for task in fs::read_dir(format!("/proc/{}/task", all[at])).into_iter().flatten().flatten() {
+                let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                all.extend(children.split(' ').filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            at += 1;
+        }
+        for pid in all {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+            let fields: Vec<u64> = rest.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
+            // Ticks of 10 ms.
+            let ms = (fields[12] + fields[13]) * 10;
+            let known = self.of_process.entry(pid).or_default();
+            *known = ms.max(*known);
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", self.recorder.id())).unwrap_or_default();
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let cpu = self.of_process.values().sum();
+        self.seen.push((self.began.elapsed(), cpu, kib.unwrap_or(0) << 10));
+    }
+
+    /// Watches for some time; returns the most CPU time of any ten seconds, ms, and the most memory, bytes.
+    fn watch(&mut self, lasts: Duration) -> (u64, u64) {
+        self.seen.clear();
+        let until = Instant::now() + lasts;
+        while Instant::now() < until {
+            self.look();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let of_window = |(at, cpu, _): &(Duration, u64, u64)| {
+            let first = self.seen.iter().rev().find(|(before, ..)| *before + Duration::from_secs(10) <= *at);
+            cpu - first.or(self.seen.first()).expect("it looked").1
+        };
+        let cpu = self.seen.iter().map(of_window).max().expect("it looked");
+        (cpu, self.seen.iter().map(|(.., memory)| *memory).max().expect("it looked"))
+    }
+}
+
+/// Records the machine beside a storm; returns what the recorder used in any ten seconds, and its file.
+fn beside(storm_name: &str, options: &[&str], lasts: Duration) -> (u64, u64, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let (file, socket) = (dir.path().join("r.icecore"), dir.path().join("socket"));
+    let _storm = Running::new(&storm(), &[storm_name, "120"]);
+    let mut recorder = record();
+    recorder
+        .args(["-a", "-q", "--no-cache"])
+        .args(options)
+        .arg("--control")
+        .arg(&socket)
+        .arg("-o")
+        .arg(&file);
+    let mut watched = Watched::new(recorder.spawn().expect("it runs"));
+    let records = || {
+        let status =
+            record().args(["ctl", "status", "--json", "--socket"]).arg(&socket).output().expect("it runs");
+        let status = text(&status.stdout);
+        status.contains("\"recording\"") || status.contains("\"paused\"")
+    };
+    wait_until("it records", records);
+    let (cpu, memory) = watched.watch(lasts);
+    send(TERMINATE, watched.recorder.id());
+    assert_eq!(watched.recorder.wait().expect("it ends").code(), Some(0));
+    (cpu, memory, dir)
+}
+
+#[test]
+fn root_a_budget_is_kept_beside_storms() {
+    for (name, percent) in [("forks-fast", 5_u64), ("maps-fast", 5), ("deep", 5)] {
+        let budget = format!("cpu={percent}%,memory=128M");
+        let options = ["-F", "999", "--budget", &budget];
+        let (cpu, memory, dir) = beside(name, &options, Duration::from_secs(35));
+        let file = dir.path().join("r.icecore");
+        let (changes, samples) = (rates(&file), samples(&file, &[]).len());
+        let of_cpu = changes.iter().filter(|row| row.cause == RateCause::CPU).count();
+        let part = sampled_ns(&file) as f64 / 35e9;
+        eprintln!(
+            "{name}: {cpu} ms in ten seconds, {} MiB, {samples} samples, {} changes, sampled {:.1} % of the time",
+            memory >> 20,
+            changes.len(),
+            part * 100.0
+        );
+        assert!(cpu <= percent * 100, "{name}: {cpu} ms in ten seconds");
+        assert!(memory <= 128 << 20, "{name}: {memory} bytes");
+        assert!(of_cpu > 0 && changes.iter().all(|row| row.limit > 0), "{name}: {changes:?}");
+        assert!(samples > 20, "{name}: {samples} samples");
+    }
+}
+
+#[test]
+fn root_no_more_is_written_than_the_budget_allows() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let file = dir.path().join("r.icecore");
+    let mut recorder = record();
+    recorder
+        .args(["-q", "-F", "4999", "--unwind", "dwarf", "--budget", "disk=2K/s", "-d", "25", "-o"])
+        .arg(&file);
+    let program = stacks_without_frames();
+    let mut recorder = recorder.arg("--").arg(&program).args(["chain", "30000"]).spawn().expect("it runs");
+    let begun = Instant::now();
+    let mut seen = Vec::new();
+    while recorder.try_wait().expect("ours").is_none() {
+        let bytes = fs::metadata(&file).map_or(0, |meta| meta.len());
+        // What comes at the end, after the last sample, is no part of it.
+        if begun.elapsed() < Duration::from_secs(24) {
+            seen.push((begun.elapsed(), bytes));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let of_window = |(at, bytes): &(Duration, u64)| {
+        let first = seen.iter().rev().find(|(before, _)| *before + Duration::from_secs(10) <= *at);
+        bytes - first.map_or(0, |(_, bytes)| *bytes)
+    };
+    let most = seen.iter().map(of_window).max().expect("it looked");
+    let changes = rates(&file);
+    let samples: Vec<Sample> =
+        samples(&file, &[]).into_iter().filter(|sample| sample.text("comm") == "stacks").collect();
+    eprintln!("{most} bytes in ten seconds, {} samples, {} changes", samples.len(), changes.len());
+    assert!(most <= 10 * (2 << 10), "{most} bytes");
+    assert!(changes.iter().any(|row| row.cause == RateCause::DISK && row.limit == 2 << 10), "{changes:?}");
+    assert_near(weight(&samples), account(&file, samples[0].number("tgid") as u32), 0.1, "weight of samples");
+}
+
+#[test]
+fn root_a_recording_that_ends_in_a_pause_is_whole() {
+    let recorded = Recorded::target(&["-F", "499", "--duty", "300ms/10s", "-d", "1"], "shares", 3_000);
+    let path = recorded.path();
+    let rows = rates(&path);
+    assert_eq!(rows.iter().map(|row| row.share).collect::<Vec<_>>(), [0]);
+    let receipts = self::rows::<ReceiptV1, _>(&path, |view| view.to_owned_record().into_iter().collect());
+    assert_eq!(receipts.len(), 1);
+    assert!(receipts[0].end_ns > rows[0].time_ns + S / 2);
+    let samples = recorded.samples(&[]);
+    assert_near(
+        weight(&samples),
+        account(&path, samples[0].number("tgid") as u32),
+        0.15,
+        "weight of samples",
+    );
+    assert!(
+        Recording::open(&path)
+            .is_ok_and(|it| it.entries().iter().any(|entry| entry.header.kind == Kind::RATES))
+    );
+}
