@@ -118,6 +118,9 @@ test)
 		dpkg -s libc6-dbg >/dev/null 2>&1 || want libc6-dbg
 	fi
 	has debuginfod || want debuginfod
+	# The other host to which files are shipped: sshd on loopback.
+	has sftp || want openssh-client
+	has sshd || [ -x /usr/sbin/sshd ] || want openssh-server
 	has losetup || [ -x /sbin/losetup ] || want mount
 	has mkfs.ext4 || [ -x /sbin/mkfs.ext4 ] || want e2fsprogs
 	printf '#include <sys/sdt.h>\n' | cc -E - >/dev/null 2>&1 || want systemtap-sdt-dev

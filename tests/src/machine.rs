@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `programs` | the programs that are recorded |
 //! | `served` | a file on a file system that a program serves |
+//! | `host` | another host, on loopback |
 
+mod host;
 mod mounted;
 mod programs;
 mod served;
@@ -19,6 +21,7 @@ use icecore_format::block::Kind;
 use icecore_format::read::Recording;
 use serde_json::Value;
 
+pub use host::Host;
 pub use mounted::Mounted;
 pub use programs::*;
 pub use served::{Served, ServedTo};

@@ -4,7 +4,8 @@
 //! .tmp/…  ── synced ──► renamed to its place, if nothing is there ──► folder synced
 //! ```
 //!
-//! A process that is killed leaves at most a file in `.tmp`, which nobody reads.
+//! A process that is killed leaves at most a file in `.tmp`, which nobody reads. In a folder that belongs to others as well, such a file lies
+//! beside theirs: `.icecore-….part`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -18,14 +19,26 @@ use crate::store::{Local, Store, Stored, Tail};
 /// Where files are written before they have their names.
 const TEMPORARY: &str = ".tmp";
 
-/// The folder, which need not exist.
+/// How the names begin and end that such files have in a folder which belongs to others as well.
+const BEGIN: &str = ".icecore-";
+const END: &str = ".part";
+
+/// The folder.
 pub(crate) struct Disk {
     root: PathBuf,
+    /// Nothing but what is published is made, not even the folder itself.
+    is_of_others: bool,
 }
 
 impl Disk {
+    /// Names a folder, which need not exist.
     pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), is_of_others: false }
+    }
+
+    /// Names a folder that somebody else provides. While it is not there, nothing takes its place: it may be mounted again.
+    pub(crate) fn of_others(root: &Path) -> Self {
+        Self { root: root.to_owned(), is_of_others: true }
     }
 }
 
@@ -85,6 +98,9 @@ impl Store for Disk {
     }
 
     fn temporary(&self) -> io::Result<NamedTempFile> {
+        if self.is_of_others {
+            return tempfile::Builder::new().prefix(BEGIN).suffix(END).tempfile_in(&self.root);
+        }
         let temporary = self.root.join(TEMPORARY);
         create_folder(&temporary)?;
         NamedTempFile::new_in(&temporary)
@@ -94,7 +110,9 @@ impl Store for Disk {
         file.as_file().sync_all()?;
         let path = self.root.join(name);
         let folder = path.parent().unwrap_or(&self.root);
-        create_folder(folder)?;
+        if !self.is_of_others {
+            create_folder(folder)?;
+        }
         let published = if replaces { file.persist(&path) } else { file.persist_noclobber(&path) };
         match published {
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
@@ -112,16 +130,23 @@ impl Store for Disk {
     }
 
     fn unfinished(&self) -> io::Result<Vec<Stored>> {
-        let entries = match fs::read_dir(self.root.join(TEMPORARY)) {
+        let below = Path::new(if self.is_of_others { "" } else { TEMPORARY });
+        let entries = match fs::read_dir(self.root.join(below)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry?;
+            let name = entry.file_name();
+            let bytes = name.as_encoded_bytes();
+            if self.is_of_others && !(bytes.starts_with(BEGIN.as_bytes()) && bytes.ends_with(END.as_bytes()))
+            {
+                continue;
+            }
             // What is gone by now was published.
             let Ok(meta) = entry.metadata() else { continue };
-            let name = Path::new(TEMPORARY).join(entry.file_name());
+            let name = below.join(name);
             found.push(Stored { name, bytes: meta.len(), modified: meta.modified()? });
         }
         Ok(found)

@@ -64,6 +64,17 @@ impl Folder {
         Ok(Self { root: format!("{S3}{name}").into(), store, watch: None })
     }
 
+    /// Names a folder, as a user typed it, that belongs to others as well: it is not created, and only files appear in it.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn of_others(typed: &Path) -> Result<Self, SettingsError> {
+        match in_bucket(typed) {
+            Some(_) => Self::of(typed),
+            None => Ok(Self { store: Arc::new(Disk::of_others(typed)), ..Self::new(typed) }),
+        }
+    }
+
     /// Names a folder that something else keeps.
     #[cfg(test)]
     pub(crate) fn kept_by(store: Arc<dyn Store>) -> Self {
@@ -106,6 +117,16 @@ impl Folder {
         let filled = fill(file.as_file_mut())?;
         self.ask(Step::Publish, name)?;
         Ok(self.store.publish(file, name, replaces)?.then_some(filled))
+    }
+
+    /// Publishes a copy of a file of this machine. Returns false if there is a file of this name; it stays.
+    ///
+    /// # Errors
+    /// Those of what keeps the file. The name is as it was before, or has the whole file.
+    pub fn take(&self, from: &File, name: &Path) -> io::Result<bool> {
+        self.ask(Step::Create, name)?;
+        self.ask(Step::Publish, name)?;
+        self.store.take(from, name)
     }
 
     /// Makes a file for what will be published; it is gone when it is dropped.

@@ -30,7 +30,7 @@ use signature::{Signed, Signer, encoded, hexadecimal};
 const TRIES: u32 = 6;
 /// What is waited before the second time; then twice as long each time.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// To connect, and for more bytes of an answer, no more is waited.
+/// To connect, and until more bytes are sent or answered, no more is waited.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The largest file that one request may publish, bytes.
 const MOST_BYTES: u64 = 5 << 30;
@@ -135,6 +135,7 @@ impl Bucket {
             .timeout_connect(Some(SILENCE))
             .timeout_recv_response(Some(2 * SILENCE))
             .timeout_per_read(Some(SILENCE))
+            .timeout_per_write(Some(SILENCE))
             .build();
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Self { agent: agent.into(), signer, origin, path, bucket: bucket.to_owned(), prefix })
@@ -243,6 +244,22 @@ impl Bucket {
                 io::Error::new(io::ErrorKind::InvalidData, cause)
             })
         })
+    }
+
+    /// Sends a file. False: its name is taken.
+    fn put(&self, file: &File, name: &Path, replaces: bool) -> io::Result<bool> {
+        let (key, size) = (self.key(name)?, file.metadata()?.len());
+        if size > MOST_BYTES {
+            return Err(io::Error::other(format!(
+                "it has {size} bytes, and object stores take at most {MOST_BYTES} at once"
+            )));
+        }
+        let headers = if replaces { Vec::new() } else { vec![("if-none-match", "*".to_owned())] };
+        let request = Request { headers: &headers, sent: Sent::File(file), ..Request::new("PUT", &key) };
+        match self.ask(&request, rest) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            answer => answer.map(|_| true),
+        }
     }
 
     /// Reads a part of a file: what a header `Range` asks for, or all. Returns it, and the size of the file.
@@ -374,19 +391,12 @@ impl Store for Bucket {
     }
 
     fn publish(&self, file: NamedTempFile, name: &Path, replaces: bool) -> io::Result<bool> {
-        let (key, size) = (self.key(name)?, file.as_file().metadata()?.len());
-        if size > MOST_BYTES {
-            return Err(io::Error::other(format!(
-                "it has {size} bytes, and object stores take at most {MOST_BYTES} at once"
-            )));
-        }
-        let headers = if replaces { Vec::new() } else { vec![("if-none-match", "*".to_owned())] };
-        let request =
-            Request { headers: &headers, sent: Sent::File(file.as_file()), ..Request::new("PUT", &key) };
-        match self.ask(&request, rest) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            answer => answer.map(|_| true),
-        }
+        self.put(file.as_file(), name, replaces)
+    }
+
+    /// The file is sent as it is: a copy would take room here.
+    fn take(&self, from: &File, name: &Path) -> io::Result<bool> {
+        self.put(from, name, false)
     }
 
     fn remove(&self, name: &Path) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! Both do the same: files appear whole or not at all, none changes, and a file is published only if its name is free. So nobody locks.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -53,6 +53,14 @@ pub(crate) trait Store: Send + Sync {
     /// Publishes a file with a name, in the place of one that has it if it `replaces`. False: the name is taken. What was published survives
     /// a crash.
     fn publish(&self, file: NamedTempFile, name: &Path, replaces: bool) -> io::Result<bool>;
+
+    /// Publishes a copy of a file of this machine. False: the name is taken.
+    fn take(&self, mut from: &File, name: &Path) -> io::Result<bool> {
+        let mut file = self.temporary()?;
+        from.rewind()?;
+        io::copy(&mut from, file.as_file_mut())?;
+        self.publish(file, name, false)
+    }
 
     /// Removes a file; nothing happens if it is not there.
     fn remove(&self, name: &Path) -> io::Result<()>;

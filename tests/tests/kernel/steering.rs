@@ -82,7 +82,8 @@ fn no_view_passes_on_what_steers_a_terminal() {
     // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs; `serve` does not
     // end: tests/serve.rs, and its page is that of `html`.
     let others = [
-        "repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve", "archive", "parquet",
+        "repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve", "ship", "archive",
+        "parquet",
     ];
     lines.push(vec!["annotate", "DIR/r.icecore", "^vfs_read"]);
     let shown: Vec<&str> = lines.iter().map(|line| line[0]).chain(others).collect();
@@ -137,6 +138,8 @@ fn no_error_passes_on_what_steers_a_terminal() {
         &["cut", "DIR/r.icecore", "-o", &format!("DIR/none/{STEERING}")],
         &["diff", "DIR/r.icecore", "DIR/r.icecore", "-o", &path],
         &["flame", "DIR/r.icecore", "-o", &format!("DIR/none/{STEERING}")],
+        &["ship", STEERING, "DIR/r.icecore"],
+        &["ship", "DIR", &path],
     ] {
         let (code, out, err) = run_in(dir.path(), line);
         assert_eq!(code, 2, "{line:?}: {err}");

@@ -18,13 +18,13 @@ use serde_json::Value;
 const FLEET: Fleet = Fleet { first: 0, days: 2, hosts: 3, samples: 60 };
 
 /// An object store on loopback, which ends with the test: moto's. It has the buckets `fleet` and `other`.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/engines/test/bin/python");
         assert!(python.exists(), "there is no moto in target/engines: run `make setup-test`");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
@@ -63,7 +63,7 @@ impl Drop for Server {
 }
 
 /// The report, which finds the object store there.
-fn report(dir: &Path, endpoint: SocketAddr, line: &str) -> Command {
+pub(crate) fn report(dir: &Path, endpoint: SocketAddr, line: &str) -> Command {
     let mut command = Command::new(program("icecore-report"));
     command.args(line.split(' ').map(|word| word.replace("DIR", &dir.display().to_string())));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
@@ -76,7 +76,7 @@ fn report(dir: &Path, endpoint: SocketAddr, line: &str) -> Command {
 }
 
 /// Runs it; returns exit code, stdout and stderr.
-fn run(dir: &Path, endpoint: SocketAddr, line: &str) -> (Option<i32>, String, String) {
+pub(crate) fn run(dir: &Path, endpoint: SocketAddr, line: &str) -> (Option<i32>, String, String) {
     let out = report(dir, endpoint, line).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (out.status.code(), text(out.stdout), text(out.stderr))
@@ -157,7 +157,7 @@ fn an_archive_in_a_bucket_answers_as_one_in_a_folder() {
 }
 
 /// Passes connections on, and ends two of three after some bytes of what the server says, or of what it is told.
-fn cutting(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
+pub(crate) fn cutting(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let cut = Arc::new(AtomicU64::new(0));

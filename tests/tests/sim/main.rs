@@ -34,6 +34,7 @@ mod runtimes;
 mod serve;
 mod settings;
 mod several;
+mod ship;
 mod site;
 mod stacks;
 mod tui;

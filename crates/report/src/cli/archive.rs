@@ -133,7 +133,7 @@ pub struct Began {
 }
 
 /// `archive add`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(override_usage = "icecore-report archive <DIR> add [OPTIONS] <FILE>...")]
 #[command(after_help = "\
 Each recording gets the names, inlined functions and source lines that this machine knows (as `pack` does), then loses registers and \

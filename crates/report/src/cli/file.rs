@@ -200,7 +200,7 @@ pub struct Compact {
 }
 
 /// Which texts are replaced by pseudonyms.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Redacted {
     /// Replace texts by pseudonyms: args, paths, comm (names of threads and processes), labels, host
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = redact(), hide_possible_values = true)]

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, archive, diff, edit, file, follow, html, parquet, samples, serve, trend};
+use super::{Streams, archive, diff, edit, file, follow, html, parquet, samples, serve, ship, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -113,6 +113,8 @@ commands! {
     Compact: cli::Compact => edit::compact::run,
     /// Keep recordings of hosts and years in a folder: add, list, search, and every view of many
     Archive: cli::Archive => archive::archive,
+    /// Hand finished recordings to an archive: a folder, a bucket, another host
+    Ship: cli::Ship => ship::ship,
     /// Write recordings as tables for DuckDB, ClickHouse, Spark and others
     Parquet: cli::Parquet => parquet::parquet,
     /// Write a recording from a file of `perf record`

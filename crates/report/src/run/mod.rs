@@ -14,6 +14,7 @@ mod page;
 mod parquet;
 mod samples;
 mod serve;
+mod ship;
 mod trend;
 mod usage;
 

@@ -137,6 +137,29 @@ pub(super) fn add(
     Ok(0)
 }
 
+/// Adds one recording as `add` does, and of one that was not closed what is intact. Returns false if it was there, or was pruned.
+pub(in super::super) fn add_one(
+    archive: &Archive,
+    path: &Path,
+    streams: &Streams<'_>,
+) -> anyhow::Result<bool> {
+    let repair = !input::open(path)?.is_closed();
+    let options = Add { repair, ..Add::default() };
+    let servers = lookup::servers(&options.lookup)?;
+    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let adding = Adding {
+        archive,
+        options: &options,
+        search: &search,
+        servers: servers.as_ref(),
+        redaction: &redaction(&options.redacted)?,
+        listed: listed(archive)?,
+        stored: archive.recordings()?,
+        pruned: archive.pruned()?,
+    };
+    Ok(matches!(adding.add(path)?, Became::Added(_)))
+}
+
 /// Counts the sessions of each recording that an archive lists, by UUID.
 pub(super) fn listed(archive: &Archive) -> anyhow::Result<HashMap<String, usize>> {
     let index = archive.index(|_| true)?;

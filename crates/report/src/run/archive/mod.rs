@@ -26,6 +26,7 @@ use icecore_format::read::Recording;
 use super::Streams;
 use crate::cli::{Action, Archive as Options, Began, Chosen, Global};
 use crate::input;
+pub(super) use add::add_one;
 pub(super) use view::prints_json;
 
 /// Does what was typed; returns the exit code.

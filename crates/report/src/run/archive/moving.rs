@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, bail};
 use icecore_archive::Selection;
 use icecore_archive::archive::Archive;
-use icecore_archive::folder::{Stored, is_bucket};
+use icecore_archive::folder::Stored;
 use serde::Serialize;
 
 use super::super::{Streams, emit, screen};
@@ -16,7 +16,7 @@ use super::add::listed;
 use super::exchange::{Moved, receive, send};
 use super::listing::name;
 use super::{Found, opened, opened_or_created, selection, times};
-use crate::cli::{Chosen, Global, Moving};
+use crate::cli::{Chosen, Global, Moving, Place};
 use icecore_text::path::{quoted, shown};
 use icecore_text::quantity::{bytes, things};
 use icecore_text::{Page, Style};
@@ -42,46 +42,6 @@ struct Refused {
     cause: String,
 }
 
-/// Where the other archive is.
-enum Other<'a> {
-    Folder(&'a Path),
-    Remote { host: &'a str, port: Option<&'a str>, path: &'a str },
-}
-
-impl<'a> Other<'a> {
-    /// `PATH`, `s3://BUCKET/PREFIX`, `HOST:PATH`, or `ssh://HOST[:PORT]/PATH`.
-    fn new(typed: &'a str) -> anyhow::Result<Self> {
-        if is_bucket(Path::new(typed)) {
-            return Ok(Self::Folder(Path::new(typed)));
-        }
-        let (host, port, path) = if let Some(rest) = typed.strip_prefix("ssh://") {
-            let Some((host, path)) = rest.find('/').map(|at| rest.split_at(at)) else {
-                bail!("`{typed}` names no folder: write ssh://HOST/PATH");
-            };
-            match host.rsplit_once(':') {
-                Some((host, port)) => (host, Some(port), path),
-                None => (host, None, path),
-            }
-        } else {
-            match typed.split_once(':') {
-                Some((host, path)) if !host.contains('/') => (host, None, path),
-                _ => return Ok(Self::Folder(Path::new(typed))),
-            }
-        };
-        // It would be an option of ssh.
-        let is_name = |name: &str| !name.is_empty() && !name.starts_with('-');
-        if !is_name(host)
-            || path.is_empty()
-            || port.is_some_and(|port| !port.bytes().all(|it| it.is_ascii_digit()))
-        {
-            bail!(
-                "`{typed}` names no archive: write a folder, s3://BUCKET/PREFIX, HOST:PATH or ssh://HOST:PORT/PATH"
-            );
-        }
-        Ok(Self::Remote { host, port, path })
-    }
-}
-
 /// Moves recordings into another archive.
 pub(super) fn push(
     archive: &Archive,
@@ -91,8 +51,8 @@ pub(super) fn push(
 ) -> anyhow::Result<u8> {
     let chosen = selection(options.chosen.selection.as_deref(), &options.chosen.began)?;
     let recordings = whole(archive, &chosen)?;
-    let moved = match Other::new(&options.other)? {
-        Other::Folder(folder) => {
+    let moved = match Place::new(&options.other)? {
+        Place::Folder(folder) => {
             let to = opened_or_created(folder)?;
             within(archive, &recordings, &to)?
         }
@@ -115,8 +75,8 @@ pub(super) fn pull(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let (archive, chosen);
-    let moved = match Other::new(&options.other)? {
-        Other::Folder(from) => {
+    let moved = match Place::new(&options.other)? {
+        Place::Folder(from) => {
             let from = opened(from)?;
             archive = opened_or_created(folder)?;
             chosen = selection(options.chosen.selection.as_deref(), &options.chosen.began)?;
@@ -186,8 +146,8 @@ fn typed(chosen: &Chosen) -> Vec<String> {
 }
 
 /// Starts the report on another host.
-fn start(other: &Other<'_>, options: &Moving, action: &str, words: &[String]) -> anyhow::Result<Child> {
-    let Other::Remote { host, port, path } = other else { bail!("bug: a folder is no host") };
+fn start(other: &Place<'_>, options: &Moving, action: &str, words: &[String]) -> anyhow::Result<Child> {
+    let Place::Remote { host, port, path } = other else { bail!("bug: a folder is no host") };
     let mut shell = options.rsh.split_whitespace();
     let Some(program) = shell.next() else { bail!("--rsh names no program") };
     let mut command = Command::new(program);
@@ -263,35 +223,5 @@ impl Document {
             Style::Good,
             &format!("moved {moved} ({}) from {from} to {to}{there}", bytes(self.bytes)),
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parts(typed: &str) -> Option<(String, Option<String>, String)> {
-        match Other::new(typed) {
-            Ok(Other::Remote { host, port, path }) => {
-                Some((host.to_owned(), port.map(str::to_owned), path.to_owned()))
-            }
-            Ok(Other::Folder(folder)) => Some((String::new(), None, folder.display().to_string())),
-            Err(_) => None,
-        }
-    }
-
-    #[test]
-    fn hosts_and_folders_are_told_apart_and_no_host_is_an_option() {
-        let is = |host: &str, port: Option<&str>, path: &str| {
-            Some((host.to_owned(), port.map(str::to_owned), path.to_owned()))
-        };
-        assert_eq!(parts("/var/archive"), is("", None, "/var/archive"));
-        assert_eq!(parts("./a:b"), is("", None, "./a:b"));
-        assert_eq!(parts("s3://bucket/a"), is("", None, "s3://bucket/a"));
-        assert_eq!(parts("me@host:archive"), is("me@host", None, "archive"));
-        assert_eq!(parts("ssh://host:22/var/a"), is("host", Some("22"), "/var/a"));
-        for wrong in ["-oProxyCommand=x:a", "ssh://-x/a", "ssh://host", "host:", "ssh://host:2x/a"] {
-            assert_eq!(parts(wrong), None, "{wrong}");
-        }
     }
 }
