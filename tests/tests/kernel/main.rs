@@ -59,6 +59,7 @@ mod rotation;
 mod running;
 mod secrets;
 mod service_manager;
+mod ship;
 #[cfg(target_arch = "x86_64")]
 mod skips;
 mod steering;

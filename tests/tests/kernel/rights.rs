@@ -157,7 +157,9 @@ fn root_every_part_of_the_recorder_has_the_rights_that_its_documentation_names_a
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     // The relay is there only for a command of another user.
-    let absent = ["icecore-relay", "icecore-closer", "icecore-files", "icecore-saver", "icecore-control"];
+    let absent =
+        ["relay", "closer", "files", "saver", "control", "shipper"].map(|name| format!("icecore-{name}"));
+    let absent = absent.each_ref().map(String::as_str);
     assert_documented(dir.path(), started(dir.path(), &path), &absent);
     report(&["verify".as_ref(), path.as_os_str()]);
 }
@@ -167,7 +169,11 @@ fn root_what_makes_several_files_has_the_rights_that_its_documentation_names() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let path = dir.path().join("r.icecore");
     let started = started_with(&["--rotate", "300ms"], dir.path(), &path);
-    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer", "icecore-saver"]);
+    assert_documented(
+        dir.path(),
+        started,
+        &["icecore-relay", "icecore-writer", "icecore-saver", "icecore-shipper"],
+    );
 }
 
 #[test]
@@ -179,7 +185,25 @@ fn root_what_holds_a_history_has_the_rights_that_its_documentation_names() {
     std::fs::write(dir.path().join("one more"), "").expect("room");
     let options = ["--flight", "1s", "--pidfile", &pidfile, "--control", &socket];
     let started = started_with(&options, dir.path(), &path);
-    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer"]);
+    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer", "icecore-shipper"]);
+}
+
+#[test]
+fn root_what_ships_files_has_no_capability_and_the_rest_the_documented_rights() {
+    let dir = tempfile::tempdir().expect("a folder for temporary files");
+    let path = dir.path().join("r.icecore");
+    // No archive is there, so files wait.
+    let nowhere = dir.path().join("nowhere").display().to_string();
+    let started = started_with(&["--rotate", "300ms", "--ship", &nowhere], dir.path(), &path);
+    assert!(!shipping(started.0.id()).is_empty(), "it ships");
+    std::fs::create_dir(&nowhere).expect("room");
+    assert_documented(dir.path(), started, &["icecore-relay", "icecore-writer", "icecore-saver"]);
+}
+
+/// Returns what the kernel says of the processes that ship the files of a recorder.
+fn shipping(recorder: u32) -> Vec<String> {
+    let all = statuses(recorder, 0).into_iter();
+    all.filter(|status| field(status, "Name") == "icecore-report").collect()
 }
 
 /// Compares what each part of a recorder may do with SECURITY.md, and ends it. These parts need not be there.
@@ -196,7 +220,15 @@ fn assert_documented(dir: &Path, (recorder, command): (Running, u32), absent: &[
     });
     let status = std::fs::read_to_string(format!("/proc/{command}/status")).expect("the command runs");
     let own = std::fs::read_to_string("/proc/self/status").expect("we run");
+    let shipping = shipping(recorder.id());
     let (code, said) = recorder.ended(dir);
+    for status in &shipping {
+        for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(set(status, name), 0, "{name} of what ships files");
+        }
+        assert_eq!(field(status, "NoNewPrivs"), "1");
+    }
+    found.retain(|status| field(status, "Name") != "icecore-report");
     for status in &found {
         let name = field(status, "Name");
         let rights = documented.get(&name).unwrap_or_else(|| panic!("`{name}` is not in SECURITY.md"));

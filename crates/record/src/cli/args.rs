@@ -46,6 +46,7 @@ Examples:
   icecore-record -a -F 19 --rotate 10min --keep-for 7d -o DIR/x.icecore
   icecore-record -a --flight 30s             memory only, until SIGUSR1
   icecore-record -a --rotate 1h --budget cpu=1%,memory=96M
+  icecore-record -a --rotate 10min --ship /mnt/profiles -o DIR/x.icecore
   icecore-record -a -d 10 -o - | ssh HOST 'cat > FILE'
   icecore-record ctl status                  ask a recorder that runs
   icecore-record doctor                      what is missing here, and remedies
@@ -234,6 +235,12 @@ pub struct Args {
     /// asks again only after it did not hold
     #[arg(long, value_name = "CONDITION", requires = "flight", value_parser = conditions::parse)]
     pub when: Vec<Condition>,
+
+    /// Hand each finished file to an archive: a folder, s3://BUCKET/PREFIX, ssh://HOST:PORT/PATH. What has arrived is removed here, unless
+    /// --keep… keeps it. What has not stays, within --keep… or else 1G: then the oldest go. The recorder waits for no archive; at its end, for 60 s.
+    /// It starts the icecore-report that lies beside it, without any capability (`icecore-report ship --help`)
+    #[arg(long, value_name = "DEST", group = "files")]
+    pub ship: Option<String>,
 
     /// With --rotate and --flight, keep at most N files of this name, the one that is written included: older ones are removed
     #[arg(long, value_name = "N", requires = "files", value_parser = clap::value_parser!(u32).range(1..))]

@@ -15,7 +15,7 @@ use crate::proc;
 use crate::proc::cgroup::Cgroup;
 use crate::proc::namespace::{self, Kind};
 use crate::settings::{
-    Condition, Control, Destination, Keep, Metric, OffCpu, Options, Start, Target, Unwind,
+    Condition, Control, Destination, Keep, Metric, OffCpu, Options, Ship, Start, Target, Unwind,
 };
 use crate::skeleton::types::limits;
 use crate::sys::perf::Rate;
@@ -59,6 +59,13 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         args.rotate.is_none() && args.flight.is_none() || output != Destination::Stdout,
         "cannot write several files to stdout: name them with -o DIR/PREFIX.icecore"
     );
+    ensure!(
+        args.ship.is_none() || output != Destination::Stdout,
+        "cannot ship what is written to stdout: name a file with -o"
+    );
+    let keep =
+        Keep { files: args.keep.map(|files| files as usize), bytes: args.keep_bytes, age: args.keep_for };
+    let ship = args.ship.map(|to| Ship { to, keeps: keep != Keep::default() });
     let always_ns = args.off_cpu.or(args.off_cpu_only).map(|typed| match (typed, args.count) {
         (Some(typed), _) => u64::try_from(typed.as_nanos()).unwrap_or(u64::MAX),
         // As often as the CPU is sampled.
@@ -168,11 +175,8 @@ pub fn options(args: Args) -> anyhow::Result<Options> {
         rotate: args.rotate,
         flight: args.flight,
         when: args.when,
-        keep: Keep {
-            files: args.keep.map(|files| files as usize),
-            bytes: args.keep_bytes,
-            age: args.keep_for,
-        },
+        keep,
+        ship,
         pidfile: args.pidfile,
         control: match args.control {
             Some(path) => Control::At(path),

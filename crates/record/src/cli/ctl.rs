@@ -168,13 +168,33 @@ fn text(request: Request, answer: &Value) -> String {
     let state = clean(answer["state"].as_str().unwrap_or_default().as_bytes()).to_string();
     let of = if answer["bytes_are_of"] == "memory" { "this part, in memory" } else { "this file" };
     format!(
-        "process {}: {state} for {}{}, {}, {}, {} of {of}",
+        "process {}: {state} for {}{}, {}, {}, {} of {of}{}",
         number("pid"),
         duration((seconds * 1e9) as u64),
         rate(&answer["rate"]),
         things(number("samples"), "sample"),
         lost.join(", "),
-        bytes(number("bytes"))
+        bytes(number("bytes")),
+        shipped(&answer["ship"])
+    )
+}
+
+/// Says what was shipped, and what waits.
+fn shipped(ship: &Value) -> String {
+    if ship.is_null() {
+        return String::new();
+    }
+    let number = |key: &str| ship[key].as_u64().unwrap_or(0);
+    let removed = match number("removed_unsent") {
+        0 => String::new(),
+        removed => format!(", {} removed before", count(removed)),
+    };
+    let error = ship["error"].as_str().map(|error| format!(" ({})", clean(error.as_bytes())));
+    format!(
+        "; shipped {}, {} waiting{removed}{}",
+        things(number("arrived"), "file"),
+        count(number("waiting")),
+        error.unwrap_or_default()
     )
 }
 
@@ -210,6 +230,8 @@ mod tests {
         assert_eq!(text(Request::Status, &paused), told);
         let line = "process 7: recording for 2.50 s, 1,200 samples, 0 samples lost, 3 stack_shortened, 4.0 KiB of this file";
         assert_eq!(text(Request::Status, &answer), line);
+        let ship = json!({ "arrived": 7, "waiting": 2, "removed_unsent": 1, "error": "it is gone" });
+        assert_eq!(shipped(&ship), "; shipped 7 files, 2 waiting, 1 removed before (it is gone)");
         let starting = json!({ "pid": 7, "state": "starting" });
         assert_eq!(text(Request::Status, &starting), "process 7: starting, nothing is recorded yet");
     }

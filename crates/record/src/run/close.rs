@@ -10,6 +10,7 @@ use super::FAILED;
 use super::disk::why_not;
 use super::flight::{self, Rest, Saver};
 use super::rotate::{Last, Spent};
+use super::ship::Queue;
 use super::view::View;
 use crate::cli::output::{Output, Settled};
 use crate::cli::summary::{self, Ended};
@@ -42,7 +43,7 @@ pub(super) struct End<'a> {
 pub(super) fn close(
     options: &Options,
     sampler: &Feed<'_>,
-    (Last { mut stored, output, before, turned }, saver): (Last, Option<Saver>),
+    (Last { mut stored, output, before, turned }, saver, queue): (Last, Option<Saver>, Option<&Queue>),
     mut end: End<'_>,
     command: Option<(Child, Option<Relay>)>,
 ) -> anyhow::Result<u8> {
@@ -79,7 +80,7 @@ pub(super) fn close(
     let is_written = match saver {
         None => {
             stored.complete(&left_out, &last_losses, None, &receipt);
-            finish(options, sampler, (stored, &output), end, &receipt)
+            finish(options, sampler, (stored, &output, queue), end, &receipt)
         }
         Some(saver) => {
             let is_written = saver.end(trigger.map(|trigger| {
@@ -123,7 +124,7 @@ pub(super) fn close(
 fn finish(
     options: &Options,
     sampler: &Feed<'_>,
-    (stored, output): (Stored, &Output),
+    (stored, output, queue): (Stored, &Output, Option<&Queue>),
     mut end: End<'_>,
     receipt: &ReceiptV1,
 ) -> bool {
@@ -179,5 +180,6 @@ fn finish(
         let kind = if settled.is_failure() { "error" } else { "icecore-record" };
         summary::tell(&format!("{kind}: {text}"));
     }
+    queue.inspect(|queue| queue.push(output.path(), &settled));
     finished.is_ok() && !settled.is_failure()
 }

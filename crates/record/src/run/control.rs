@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use icecore_format::records::{RateCause, RateChange, TriggerCause};
 use serde_json::{Value, json};
 
+use super::ship::Queue;
 use crate::kernel::events::check_rate;
 use crate::settings::{Control as Wanted, Options};
 use crate::sys::control::{self, Bound, PATIENCE};
@@ -43,6 +44,7 @@ struct Known {
     triggers: Arc<Triggers>,
     asked: Arc<Asked>,
     begun: Arc<OnceLock<Instant>>,
+    queue: Option<Arc<Queue>>,
     clients: AtomicUsize,
 }
 
@@ -69,6 +71,7 @@ pub(super) fn listen(
     counts: &Arc<Counts>,
     triggers: &Arc<Triggers>,
     asked: &Arc<Asked>,
+    queue: Option<Arc<Queue>>,
 ) -> anyhow::Result<Control> {
     let bound = match &options.control {
         Wanted::Nothing => return Ok(Control::default()),
@@ -88,7 +91,7 @@ pub(super) fn listen(
     let (triggers, asked) = (Arc::clone(triggers), Arc::clone(asked));
     let control = Control { _bound: Some(bound), ..Control::default() };
     let begun = Arc::clone(&control.begun);
-    let known = Known { options, counts, triggers, asked, begun, clients: AtomicUsize::new(0) };
+    let known = Known { options, counts, triggers, asked, begun, queue, clients: AtomicUsize::new(0) };
     let serve = move || {
         rights::keep(Part::Helper);
         serve(&listener, &Arc::new(known));
@@ -232,6 +235,7 @@ impl Known {
             "bytes_are_of": bytes_are_of,
             "command": command,
             "rotate": rotate.map(|it| json!({ "s": it.every.map(|it| it.as_secs_f64()), "bytes": it.bytes })),
+            "ship": self.queue.as_ref().map(|queue| queue.status()),
             "flight": flight.map(|it| json!({ "s": it.lasts.as_secs_f64(), "bytes": it.bytes })),
         })
     }

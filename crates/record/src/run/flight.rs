@@ -20,6 +20,7 @@ use icecore_text::quantity;
 
 use super::disk::why_not;
 use super::kept;
+use super::ship::Queue;
 use crate::cli::output::{Output, Series};
 use crate::cli::summary;
 use crate::settings::{Flight, Options, PARTS};
@@ -169,11 +170,11 @@ pub(super) struct Saver {
 }
 
 impl Saver {
-    /// Starts it; `None` if all is written at once.
+    /// Starts it; `None` if all is written at once. Names of files go into a queue if they are shipped.
     ///
     /// # Errors
     /// If the kernel makes no thread, or no file can be made where histories go.
-    pub(super) fn begin(options: &Options) -> anyhow::Result<Option<Self>> {
+    pub(super) fn begin(options: &Options, queue: Option<Arc<Queue>>) -> anyhow::Result<Option<Self>> {
         let Some(limits) = options.flight else { return Ok(None) };
         // It is removed again, because nothing keeps it.
         drop(Series::of(options).create()?);
@@ -183,7 +184,7 @@ impl Saver {
         let save = move || {
             rights::keep(Rights::Saver);
             while let Some((parts, trigger, is_full)) = own.next() {
-                save(&own, &options, parts, &trigger, is_full);
+                save(&own, (&options, queue.as_deref()), parts, &trigger, is_full);
             }
         };
         let thread = thread::Builder::new().name("icecore-saver".to_owned()).spawn(save);
@@ -215,7 +216,13 @@ fn recorded(trigger: &Trigger, limits: Flight, is_full: bool) -> TriggerV1 {
 }
 
 /// Writes the parts into one file.
-fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Trigger, is_full: bool) {
+fn save(
+    history: &History,
+    (options, queue): (&Options, Option<&Queue>),
+    mut parts: Vec<Part>,
+    trigger: &Trigger,
+    is_full: bool,
+) {
     let refused = AtomicBool::new(false);
     let embedding = Embedding { embed: options.embed, max_bytes: options.embed_max_bytes, refused: &refused };
     let count = parts.len();
@@ -236,7 +243,7 @@ fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Tr
     }
     let span_ns = parts.first().zip(parts.last()).map_or(0, |(first, last)| last.end_ns - first.began_ns);
     let what = &trigger.what;
-    match write(options, &parts) {
+    match write(options, queue, &parts) {
         Ok((path, bytes)) => {
             let mut held = history.held();
             (held.has_written, held.has_failed) = (true, false);
@@ -267,11 +274,11 @@ fn save(history: &History, options: &Options, mut parts: Vec<Part>, trigger: &Tr
             trigger.answer(&Err(told));
         }
     }
-    kept::prune(options);
+    kept::prune(options, queue);
 }
 
 /// Writes a file; returns its path and its length.
-fn write(options: &Options, parts: &[Part]) -> Result<(PathBuf, u64), String> {
+fn write(options: &Options, queue: Option<&Queue>, parts: &[Part]) -> Result<(PathBuf, u64), String> {
     let own = Series::of(options).create().map_err(|error| format!("{error:#}"))?;
     let output = Output::File(own);
     let called = output.called();
@@ -281,6 +288,7 @@ fn write(options: &Options, parts: &[Part]) -> Result<(PathBuf, u64), String> {
     let bytes = writer.finish().map_err(|error| cannot(&error))?;
     output.keep().map_err(|error| format!("{error:#}"))?;
     let settled = output.settle();
+    queue.inspect(|queue| queue.push(output.path(), &settled));
     match settled.text(&called).filter(|_| settled.is_failure()) {
         Some(text) => Err(text),
         None => Ok((output.path().unwrap_or(Path::new("")).to_owned(), bytes)),

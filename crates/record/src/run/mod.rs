@@ -13,6 +13,7 @@ mod privileges;
 mod replaced;
 mod rotate;
 mod service;
+mod ship;
 mod targets;
 mod used;
 mod view;
@@ -60,6 +61,7 @@ use disk::with_remedy;
 use flight::Saver;
 use rotate::Rotation;
 use service::Service;
+use ship::Shipper;
 use used::Meter;
 use view::View;
 
@@ -156,8 +158,10 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     replaced::check(&events, keeper.door())?;
     let mut pidfile = options.pidfile.as_deref().map(Pidfile::planned).transpose()?;
     let viewer = options.live.then(|| view::program(options)).transpose()?;
+    let shipper = Shipper::begin(options)?;
+    let queue = shipper.as_ref().map(Shipper::queue);
     let output = Arc::new(Output::create(options)?);
-    let saver = Saver::begin(options)?;
+    let saver = Saver::begin(options, queue.clone())?;
     let history = saver.as_ref().map(Saver::history);
     let spare = usage::spare_files();
     if spare < usage::FILES_NEEDED {
@@ -224,7 +228,7 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
     let (counts, triggers) = (Arc::new(counts), Arc::<Triggers>::default());
     let asked = Arc::<Asked>::default();
-    let control = control::listen(options, &counts, &triggers, &asked)?;
+    let control = control::listen(options, &counts, &triggers, &asked, queue.clone())?;
     let meter = Meter::new(options.budget, &keeper, &counts);
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.
@@ -242,7 +246,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
         let tracker = spawn(scope, "icecore-tracker", digest)?;
         let Options { embed, embed_max_bytes: max_bytes, .. } = *options;
         let shared = Shared { counts, embedding: Embedding { embed, max_bytes, refused } };
-        let rotation = Rotation::begin(scope, options, shared, (&unfinished, &triggers, signals), history)?;
+        let kept = (history, queue.clone());
+        let rotation = Rotation::begin(scope, options, shared, (&unfinished, &triggers, signals), kept)?;
         let pump = Pump {
             options,
             queues: &queues,
@@ -254,7 +259,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
             files: options.turns().is_some().then_some(&rotation),
             show: &|phase| {
                 line.show(phase);
-                service.alive(|| line.text(phase));
+                let waiting = || queue.as_ref().map(|queue| queue.text()).unwrap_or_default();
+                service.alive(|| line.text(phase) + &waiting());
             },
             asked: &asked,
             used: &|sampler| meter.used(sampler),
@@ -327,7 +333,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let by_terminal = stop.is_of_terminal();
     let end =
         End { events: &events, elapsed, pumped, digested, exit_code: None, by_terminal, left_out, view };
-    let code = close(options, &sampler, (last, saver), end, command)?;
+    let code = close(options, &sampler, (last, saver, queue.as_deref()), end, command)?;
+    shipper.into_iter().for_each(|shipper| shipper.end(stop));
     Ok(hung.get().unwrap_or(code))
 }
 

@@ -23,6 +23,7 @@ use icecore_text::quantity;
 use super::disk::why_not;
 use super::flight::{self, History};
 use super::kept;
+use super::ship::Queue;
 use super::{WAITING, join, spawn};
 use crate::cli::output::{Output, Series};
 use crate::cli::summary;
@@ -103,6 +104,8 @@ struct Writers<'scope> {
     unfinished: &'scope AtomicUsize,
     /// Takes what is full; `None` if it is written at once.
     history: Option<Arc<History>>,
+    /// Takes the names of files that are finished, if they are shipped.
+    queue: Option<Arc<Queue>>,
     quiet: bool,
 }
 
@@ -142,10 +145,10 @@ impl<'scope> Rotation<'scope> {
         options: &'scope Options,
         shared: Shared<'scope>,
         (unfinished, triggers, signals): (&'scope AtomicUsize, &'scope Triggers, Option<Signals>),
-        history: Option<Arc<History>>,
+        (history, queue): (Option<Arc<History>>, Option<Arc<Queue>>),
     ) -> anyhow::Result<Self> {
         let quiet = options.quiet || options.live;
-        let writers = Writers { shared, unfinished, history, quiet };
+        let writers = Writers { shared, unfinished, history, queue, quiet };
         let opener = match options.turns() {
             None => None,
             Some(_) => {
@@ -238,7 +241,7 @@ impl<'scope> Rotation<'scope> {
         for handle in self.handles.into_inner() {
             last = join(handle)?.or(last);
         }
-        kept::prune(options);
+        kept::prune(options, self.writers.queue.as_deref());
         let (stored, output) = last.expect("bug: no file is open at the end");
         let (number, began_ns) = self.current.get();
         let turned = Turned { number, began_ns, trigger };
@@ -324,7 +327,7 @@ fn open_files<'scope>(
                 break;
             }
         }
-        kept::prune(options);
+        kept::prune(options, writers.queue.as_deref());
     }
 }
 
@@ -374,6 +377,7 @@ impl Writers<'_> {
 
     fn closed(&self, output: &Output, Closed { samples, lost, bytes }: &Closed, trigger: Option<Trigger>) {
         let settled = output.settle();
+        self.queue.as_ref().inspect(|queue| queue.push(output.path(), &settled));
         let called = output.called();
         let told = match bytes {
             Ok(bytes) => Ok(Written {

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::settings::Options;
 use crate::sys::{child, rights};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub(super) struct View(Child);
 
-/// Finds the program. A path of the environment could name the program of another user, so it must lie beside the recorder.
+/// Finds the program.
 ///
 /// # Errors
 /// If it is not there, or has no terminal of its own.
@@ -35,15 +35,28 @@ pub(super) fn program(options: &Options) -> anyhow::Result<PathBuf> {
             "cannot show the recording (--live): stdout is no terminal; `icecore-report tui --follow FILE` prints tables into a pipe"
         );
     }
+    beside("show the recording (--live)")
+}
+
+/// Finds the program for something. A path of the environment could name the program of another user, so it must lie beside the recorder.
+///
+/// # Errors
+/// If it is not there.
+pub(super) fn beside(what_for: &str) -> anyhow::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe").context("cannot find out where this program lies")?;
     let program = own.with_file_name(PROGRAM);
-    if !program.is_file() {
-        bail!(
-            "cannot show the recording (--live): `{}` is missing; install it there, or run `{PROGRAM} tui --follow FILE` elsewhere",
-            program.display()
-        );
-    }
+    ensure!(program.is_file(), "cannot {what_for}: `{}` is missing; install it there", program.display());
     Ok(program)
+}
+
+/// Starts a program on a thread of its own: what a thread gives up, the programs that it starts do not have either, and this thread still
+/// needs it.
+///
+/// # Errors
+/// Those of `spawn`.
+pub(super) fn started(spawn: impl FnOnce() -> io::Result<Child> + Send) -> io::Result<Child> {
+    let started = thread::scope(|scope| scope.spawn(spawn).join());
+    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it failed")))
 }
 
 impl View {
@@ -52,13 +65,10 @@ impl View {
     /// # Errors
     /// If it does not start.
     pub(super) fn start(program: &Path, file: &Path) -> anyhow::Result<Self> {
-        let spawn = || {
+        let started = started(|| {
             rights::keep_none()?;
             Command::new(program).args(["tui", "--follow", "--"]).arg(file).spawn()
-        };
-        // What a thread gives up, the programs that it starts do not have either; this thread still needs it.
-        let started = thread::scope(|scope| scope.spawn(spawn).join());
-        let started = started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it failed")));
+        });
         Ok(Self(started.with_context(|| format!("cannot run `{}`", program.display()))?))
     }
 

@@ -112,6 +112,15 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
+/// Where finished files go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ship {
+    /// The archive, as the user typed it.
+    pub to: String,
+    /// What has arrived stays here, too.
+    pub keeps: bool,
+}
+
 /// What of the executable files goes into the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embed {
@@ -274,6 +283,8 @@ pub struct Options {
     pub when: Vec<Condition>,
     /// Which of these files stay.
     pub keep: Keep,
+    /// Where they go once they are finished; `None`: they stay.
+    pub ship: Option<Ship>,
     /// The file that has the process id of the recorder while it records.
     pub pidfile: Option<PathBuf>,
     /// Where it can be asked.

@@ -186,6 +186,19 @@ pub(crate) fn interrupt(child: &Child) {
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGINT) };
 }
 
+/// Ends all processes of a child's group, which is its own, at once.
+pub(crate) fn kill_group(child: &Child) {
+    // SAFETY: as above.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
+/// Lets a program run as a user, with the user's home and without capabilities unless that is root, and else with this environment.
+pub(crate) fn run_as(command: &mut Command, user: User) {
+    command.envs(user.environment());
+    // SAFETY: it is safe between fork and exec.
+    unsafe { command.pre_exec(move || user.take_over()) };
+}
+
 /// Sends SIGTERM to the command.
 pub(crate) fn terminate(child: &Child) {
     // SAFETY: takes no pointers; the child has not been waited for, so its id is its own.

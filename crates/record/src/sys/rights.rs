@@ -30,6 +30,8 @@ pub(crate) enum Part {
     Closer,
     /// The thread that writes a history which was held in memory: it makes a file, and does what a closer does.
     Saver,
+    /// The thread that asks another program to ship files, and removes those that have arrived.
+    Shipper,
     /// The thread that compiles unwind tables, and gives them to the sampler.
     Tables,
     /// The thread that looks for frame pointers in files.
@@ -68,6 +70,8 @@ impl Part {
                 return (CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHOWN, Self::Closer.capabilities().0);
             }
             Self::Saver => Self::Files.capabilities().0 | Self::Closer.capabilities().0,
+            // Files may lie in a folder of another user.
+            Self::Shipper => CapabilitySet::DAC_OVERRIDE,
             // It reads what programs with JIT code wrote.
             Self::Closer => CapabilitySet::SYS_PTRACE,
             Self::Tables => CapabilitySet::BPF,

@@ -72,6 +72,14 @@ impl Stop {
             .try_for_each(|signal| flag::register(signal, Arc::clone(&self.is_last)).map(drop))
     }
 
+    /// Lets the next signal request an end again, of what is left to do, instead of aborting; the result says whether one did.
+    pub(crate) fn again(&self) -> impl Fn() -> bool {
+        self.requested.store(false, Ordering::Relaxed);
+        self.is_last.store(false, Ordering::Relaxed);
+        let requested = Arc::clone(&self.requested);
+        move || requested.load(Ordering::Relaxed)
+    }
+
     /// Returns the flag that is set by a request to end.
     pub(crate) fn requested(&self) -> &AtomicBool {
         &self.requested

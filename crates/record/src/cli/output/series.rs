@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -93,10 +93,30 @@ impl Series {
         removed
     }
 
+    /// Lists those that no recorder is writing, and their sizes.
+    pub(crate) fn finished(&self) -> Vec<(PathBuf, u64)> {
+        let all = self.files().into_iter().filter(|old| !is_being_written(&old.path));
+        all.map(|Old { path, bytes, .. }| (path, bytes)).collect()
+    }
+
+    /// Returns true if a path of the series is more than a line.
+    pub(crate) fn has_line_end(&self) -> bool {
+        self.prefix.contains('\n') || self.folder.as_os_str().as_encoded_bytes().contains(&b'\n')
+    }
+
+    /// Returns the user who called sudo if new files are given to this user.
+    pub(crate) fn owner_by_sudo(&self) -> Option<u32> {
+        let (uid, _) = owner::of_sudo()?;
+        fs::metadata(self.folder()).is_ok_and(|folder| folder.uid() == uid).then_some(uid)
+    }
+
+    fn folder(&self) -> &Path {
+        if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder }
+    }
+
     /// Lists the recordings of the series in the order of their names, which is that of time.
     fn files(&self) -> Vec<Old> {
-        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
         let mut files: Vec<Old> = entries
             .filter(|entry| entry.file_name().to_str().is_some_and(|name| self.has(name)))
             .filter_map(|entry| {
@@ -200,6 +220,8 @@ mod tests {
         let now = series.create().expect("room");
         Writer::create(now.file.try_clone().expect("a descriptor"), [9; 16]).expect("room");
         now.keep().expect("its own name");
+        let finished = |path: &PathBuf| (path.clone(), fs::metadata(path).expect("there").len());
+        assert_eq!(series.finished(), old.iter().map(finished).collect::<Vec<_>>());
         let keep = Keep { files: Some(1), bytes: Some(1), age: Some(Duration::ZERO) };
         assert_eq!(series.prune(&keep, SystemTime::now() + Duration::from_secs(9)), old);
         assert!(now.path.exists());

@@ -184,6 +184,7 @@ pub(super) fn limit(part: Part) -> Result<(), seccompiler::Error> {
         | Part::Files
         | Part::Closer
         | Part::Saver
+        | Part::Shipper
         | Part::Tables
         | Part::Helper => compiled(&[NEVER], fails, SeccompAction::Allow),
     }?)
