@@ -40,6 +40,8 @@ const FOR_A_FILE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 struct Known {
     options: Options,
+    /// The sampling rate can be changed.
+    has_rates: bool,
     counts: Arc<Counts>,
     triggers: Arc<Triggers>,
     asked: Arc<Asked>,
@@ -67,7 +69,7 @@ impl Control {
 /// # Errors
 /// If the socket that the user named cannot be made. That of a usual name is no need.
 pub(super) fn listen(
-    options: &Options,
+    (options, has_rates): (&Options, bool),
     counts: &Arc<Counts>,
     triggers: &Arc<Triggers>,
     asked: &Arc<Asked>,
@@ -91,7 +93,8 @@ pub(super) fn listen(
     let (triggers, asked) = (Arc::clone(triggers), Arc::clone(asked));
     let control = Control { _bound: Some(bound), ..Control::default() };
     let begun = Arc::clone(&control.begun);
-    let known = Known { options, counts, triggers, asked, begun, queue, clients: AtomicUsize::new(0) };
+    let known =
+        Known { options, has_rates, counts, triggers, asked, begun, queue, clients: AtomicUsize::new(0) };
     let serve = move || {
         rights::keep(Part::Helper);
         serve(&listener, &Arc::new(known));
@@ -160,6 +163,10 @@ impl Known {
             "stop" => self.sample(by, |wish| wish.is_stopped = true),
             "start" => self.sample(by, |wish| wish.is_stopped = false),
             _ => match request.strip_prefix("rate ") {
+                Some(_) if !self.has_rates => Err(
+                    "a recording without privileges keeps its rate: threads inherit their timers, whose rate nobody can change"
+                        .to_owned(),
+                ),
                 Some(rate) => {
                     let share = share(rate, self.options.rate)?;
                     self.sample(by, |wish| wish.share = share)
@@ -263,13 +270,7 @@ impl Known {
 fn share(asked: &str, requested: Rate) -> Result<u32, String> {
     let share = match (asked.strip_suffix('%'), requested) {
         (Some(percent), _) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
-        (None, Rate::Frequency(own)) => match asked.parse::<u64>() {
-            Ok(hz) => {
-                check_rate(hz).map_err(|error| error.to_string())?;
-                Some(hz as f64 / own as f64)
-            }
-            Err(_) => None,
-        },
+        (None, Rate::Frequency(own)) => asked.parse::<u64>().ok().map(|hz| hz as f64 / own as f64),
         (None, Rate::Period(_)) => {
             return Err("this recording has a period (-c) and no frequency: give a percentage, such as 50%"
                 .to_owned());
@@ -282,6 +283,9 @@ fn share(asked: &str, requested: Rate) -> Result<u32, String> {
         return Err(format!(
             "`{asked}` is too far from the rate at the start: at least a thousandth of it, at most a thousand times as much"
         ));
+    }
+    if let Rate::Frequency(own) = requested {
+        check_rate((own as f64 * share).ceil() as u64).map_err(|error| error.to_string())?;
     }
     Ok((share * f64::from(RateChange::WHOLE)).round() as u32)
 }
@@ -296,6 +300,7 @@ mod tests {
         assert_eq!(share("99", hz), Ok(RateChange::WHOLE));
         assert_eq!(share("33", hz), Ok(333_333));
         assert_eq!(share("990", hz), Ok(10 * RateChange::WHOLE));
+        assert!(share("100000%", Rate::Frequency(100_000)).is_err_and(|why| why.contains("max_sample_rate")));
         assert_eq!((share("50%", hz), share("50%", period)), (Ok(500_000), Ok(500_000)));
         for wrong in ["", "x", "0", "-1", "0%", "nan%", "inf%", "0.01%", "200000%", "99Hz"] {
             assert!(share(wrong, hz).is_err(), "{wrong}");

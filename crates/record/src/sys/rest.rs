@@ -25,6 +25,16 @@ pub(crate) fn need(is_needed: bool) {
     NEEDED.1.notify_all();
 }
 
+/// Lets all work go on when this value goes, whatever has happened.
+#[derive(Debug)]
+pub(crate) struct UntilHere;
+
+impl Drop for UntilHere {
+    fn drop(&mut self) {
+        need(false);
+    }
+}
+
 /// Returns true if work that can wait is to.
 pub(crate) fn is_needed() -> bool {
     IS_NEEDED.load(Ordering::Relaxed)

@@ -34,6 +34,8 @@ const SAMPLES: f64 = 8.0;
 const LONGEST: Duration = Duration::from_secs(1);
 /// The shortest mean length of a stretch: at high rates it has more samples.
 const SHORTEST: Duration = Duration::from_millis(8);
+/// The kernel has no shorter periods.
+const SHORTEST_NS: u64 = 10_000;
 /// The shortest and the longest period of a stretch, relative to the requested one.
 const CHANGE: (f64, f64) = (0.5, 1.5);
 /// Changes take at most this fraction of the thread's time: with very many CPUs, stretches are longer.
@@ -202,7 +204,7 @@ impl Draws {
         let (next, left) = (step - passed % step, lasts - passed);
         let stretch = |lasts: f64, step: f64, samples: f64| Stretch {
             lasts: period.mul_f64(lasts),
-            period_ns: ((period.as_nanos() as f64 * step) as u64).max(1_000),
+            period_ns: ((period.as_nanos() as f64 * step) as u64).max(SHORTEST_NS),
             samples,
             each: period,
         };
@@ -210,7 +212,7 @@ impl Draws {
             let rest = left - next;
             (stretch(next, next, 1.0), Some(stretch(rest, step, (rest / step).floor())))
         } else {
-            (stretch(left, 2.0 * left, 0.0), None)
+            (stretch(left, step.max(2.0 * left), 0.0), None)
         }
     }
 

@@ -49,9 +49,15 @@ impl Digest {
             return false;
         }
         let (since_ns, before_ns) = (*since_ns, clock::monotonic_ns());
-        let Some(process) = Process::of(tgid, &self.door).filter(|process| !process.maps.is_empty()) else {
-            return false;
-        };
+        let Some(process) = Process::of(tgid, &self.door) else { return false };
+        if process.maps.is_empty() {
+            // Of a thread of the kernel there is nothing to know. What else has no mappings was not read.
+            let is_of_kernel = self.tracker.space(tgid).is_none_or(|space| space.regions().next().is_none());
+            if is_of_kernel {
+                self.tracker.prove(tgid, before_ns, true);
+            }
+            return is_of_kernel;
+        }
         self.found_again(&Process { time_ns: since_ns, ..process });
         self.tracker.prove(tgid, before_ns, true);
         true

@@ -180,6 +180,7 @@ impl Pump<'_> {
                 self.events.iter().enumerate().filter_map(|(n, event)| Some((n, event.varied_period()?)));
             let timers =
                 varied.flat_map(|(n, period)| sampler.counters(n).map(move |counter| (counter, period)));
+            let _rests = rest::UntilHere;
             // It ends before the counters are closed.
             let varying = Varying::begin(timers.collect());
             let mut tempo = Tempo::begin(self.asked, self.options.duty, self.options.budget, begun);
@@ -199,7 +200,6 @@ impl Pump<'_> {
                 }
             }
         };
-        rest::need(false);
         let longest_without_look = self.looks.longest.get();
         let end_ns = clock::monotonic_ns().max(seen.began_ns);
         sampler.disarm_sampling();
