@@ -121,9 +121,12 @@ fn root_samples_weigh_what_they_stand_for_at_every_rate() {
     let took = begun.elapsed();
     let status = asked.status();
     assert_eq!((&status["state"], &status["rate"]["share"]), (&"recording".into(), &1.0.into()), "{status}");
-    for (wrong, why) in
-        [("x", "is no rate"), ("0", "is too far"), ("100000000", "kernel.perf_event_max_sample_rate")]
-    {
+    for (wrong, why) in [
+        ("x", "is no rate"),
+        ("0", "is too far"),
+        ("100000000", "is too far"),
+        ("200000", "kernel.perf_event_max_sample_rate"),
+    ] {
         assert!(asked.refused(&format!("rate {wrong}")).contains(why), "{wrong}");
     }
     let (_, files, _dir) = asked.end();

@@ -74,9 +74,10 @@ impl Digest {
         self.moved(time_ns, moved);
         let (space, _) = self.tracker.latest(tgid);
         let lines = self.shown(tgid, &space, &process.maps);
-        let has = |wanted| lines.iter().any(|(.., shown)| *shown == wanted);
-        let runs_another = has(Shown::Other) || space.regions().next().is_some() && !has(Shown::Whole);
-        if runs_another {
+        // What the kernel shows every program in its own half says nothing.
+        let own = lines.iter().filter(|(line, ..)| line.start <= i64::MAX as u64);
+        let has = |wanted| own.clone().any(|(.., shown)| *shown == wanted);
+        if has(Shown::Other) || space.regions().next().is_some() && !has(Shown::Whole) {
             let exec = Event::Exec { head };
             self.mounts.event(&exec);
             self.tracker.event(&exec);
