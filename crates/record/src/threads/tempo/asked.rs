@@ -7,7 +7,7 @@ use icecore_format::records::RateChange;
 
 use super::Step;
 
-/// What is wanted.
+/// How often somebody wants the recorder to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The share of the requested rate, in parts of [`RateChange::WHOLE`]; it may be larger.
@@ -49,7 +49,7 @@ impl Asked {
         answered
     }
 
-    /// Returns what is wanted.
+    /// Returns how often somebody wants it to sample.
     pub(super) fn wish(&self) -> Wish {
         self.state().wish
     }
