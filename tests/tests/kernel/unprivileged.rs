@@ -2,11 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
-use icecore_tests::machine::{Sample, copy, own, program, report, stacks_with_frames, text};
+use icecore_tests::machine::{Sample, copy, own, program, report, stacks_with_frames, text, wait_until};
 use serde_json::Value;
+
+use crate::rates::{assert_none_in_a_pause, stretches, weight};
 
 /// A user who owns nothing.
 const NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
@@ -243,10 +246,10 @@ fn root_samples_without_room_are_counted() {
     );
     let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it runs");
     icecore_tests::machine::wait_for_session(&room.path("r.icecore"));
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     // setpriv became the recorder.
     icecore_tests::machine::send(19, recorder.id());
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(700));
     icecore_tests::machine::send(18, recorder.id());
     let output = recorder.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -258,4 +261,55 @@ fn root_samples_without_room_are_counted() {
     // Together they are the two threads' three seconds.
     let together = (sampled + lost) as f64 / 999.0;
     assert!((2.7..3.3).contains(&together), "{together} s of 3 s");
+}
+
+/// Asserts that samples of a program that computes weigh the sampled time, up to the last one: the session ends later than the program. Others may
+/// have had its CPU for a part of the time.
+fn assert_weights(samples: &[Sample], path: &Path) {
+    let last = samples[samples.len() - 1].number("time_ns");
+    let sampled: u64 =
+        stretches(path).iter().map(|(from, to, _)| (*to).min(last).saturating_sub(*from)).sum();
+    let share = weight(samples) as f64 / sampled as f64;
+    println!("samples weigh {share:.3} of the sampled {:.3} s", sampled as f64 / 1e9);
+    assert!((0.75..1.02).contains(&share), "{share} of {sampled} ns");
+}
+
+#[test]
+fn root_parts_of_the_time_weigh_what_was_sampled_without_privileges_too() {
+    let room = Room::new();
+    room.recorded(&["--duty", "300ms/1s"], "shares", "3200");
+    let (path, samples) = (room.path("r.icecore"), room.samples());
+    let stretches = stretches(&path);
+    assert_eq!(stretches.len(), 4, "{stretches:?}");
+    assert_none_in_a_pause(&samples, &stretches);
+    assert_weights(&samples, &path);
+    assert_shares(&samples, &[("ten", 0.1), ("thirty", 0.3), ("sixty", 0.6)]);
+}
+
+#[test]
+fn root_a_user_stops_and_starts_what_is_recorded() {
+    let room = Room::new();
+    let mut recorder = room.of_user(
+        "icecore-record",
+        &["-F", "999", "--control", "socket", "-o", "r.icecore", "--", "./own", "shares", "4000"],
+    );
+    let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it runs");
+    let ctl = |args: &[&str]| room.record(&[&["ctl"], args, &["--json", "--socket", "socket"]].concat());
+    wait_until("it records", || text(&ctl(&["status"]).stdout).contains("\"recording\""));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(text(&ctl(&["stop"]).stdout).contains("paused"));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(text(&ctl(&["status"]).stdout).contains("\"paused\""));
+    assert!(text(&ctl(&["start"]).stdout).contains("as often as was asked for"));
+    let refused = text(&ctl(&["rate", "99"]).stderr);
+    assert!(refused.contains("keeps its rate"), "{refused}");
+    let output = recorder.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let (path, samples) = (room.path("r.icecore"), room.samples());
+    let stretches = stretches(&path);
+    let [(_, pause, _), (start, ..)] = stretches[..] else { panic!("{stretches:?}") };
+    assert!(start - pause > 1_400_000_000, "{stretches:?}");
+    assert_none_in_a_pause(&samples, &stretches);
+    assert_weights(&samples, &path);
+    assert_shares(&samples, &[("ten", 0.1), ("thirty", 0.3), ("sixty", 0.6)]);
 }

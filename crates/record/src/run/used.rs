@@ -1,7 +1,6 @@
 //! What the recorder has used: for its budget.
 
-use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
 
 use anyhow::bail;
 use icecore_text::quantity;
@@ -10,12 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::foreign::Keeper;
 use crate::kernel::feed::Feed;
 use crate::settings::Budget;
-use crate::sys::{clock, usage};
+use crate::sys::clock;
+use crate::sys::usage::{self, BpfRuns};
 use crate::threads::counts::Counts;
 use crate::threads::tempo::Used;
-
-/// How often the CPU time of programs in the kernel is read: it takes a system call for each.
-const READ_RUNS_EVERY: Duration = Duration::from_millis(200);
 
 /// Reads it.
 #[derive(Debug)]
@@ -25,20 +22,20 @@ pub(super) struct Meter<'a> {
     counts: &'a Counts,
     /// The CPU time of the processes that read files, also of those that have ended, ns.
     readers: RefCell<FxHashMap<u32, u64>>,
-    /// That of the programs in the kernel, and when it was read.
-    programs: Cell<Option<(Instant, u64)>>,
 }
 
 impl<'a> Meter<'a> {
     pub(super) fn new(budget: Budget, keeper: &'a Keeper, counts: &'a Counts) -> Self {
-        Self { budget, keeper, counts, readers: RefCell::default(), programs: Cell::default() }
+        Self { budget, keeper, counts, readers: RefCell::default() }
     }
 
     /// Returns what the recorder has used, as far as there is a budget of it.
     pub(super) fn used(&self, sampler: &Feed<'_>) -> Used {
         let Budget { cpu, memory, disk } = self.budget;
+        let programs = cpu.map_or(BpfRuns::default(), |_| sampler.runs());
         Used {
-            cpu_ns: cpu.map_or(0, |_| clock::own_cpu_ns() + self.of_readers() + self.of_programs(sampler)),
+            cpu_ns: cpu.map_or(0, |_| clock::own_cpu_ns() + self.of_readers() + programs.ns),
+            runs: programs.count,
             disk_bytes: disk.map_or(0, |_| self.counts.written_bytes()),
             memory_bytes: memory.map_or(0, |_| usage::rss_bytes()),
         }
@@ -51,14 +48,6 @@ impl<'a> Meter<'a> {
             *cpu_ns = clock::process_cpu_ns(pid).max(*cpu_ns);
         }
         readers.values().sum()
-    }
-
-    fn of_programs(&self, sampler: &Feed<'_>) -> u64 {
-        let now = Instant::now();
-        let known = self.programs.get().filter(|(read, _)| now < *read + READ_RUNS_EVERY);
-        let (_, cpu_ns) = known.unwrap_or_else(|| (now, sampler.runs().ns));
-        self.programs.set(known.or(Some((now, cpu_ns))));
-        cpu_ns
     }
 }
 

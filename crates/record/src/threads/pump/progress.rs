@@ -19,6 +19,8 @@ const LOOK_SOON: Duration = Duration::from_millis(5);
 /// The longest sleep after new mappings were reported, and how many times: meanwhile the new code is judged, and the verdict should take
 /// effect soon.
 const LOOK_AT_NEW: (Duration, u32) = (Duration::from_millis(15), 6);
+/// The longest sleep in a pause, in which nothing comes.
+const LOOK_IN_PAUSE: Duration = Duration::from_millis(250);
 /// How full a queue may become between two passes, 0 to 1.
 const FULL_ENOUGH: f64 = 0.25;
 /// The most bytes of mapping reports that wait for the end of a pass; further reports stay in their queues.
@@ -118,7 +120,11 @@ impl Progress {
 
     /// Returns how long to sleep now.
     pub(super) fn look_in(&self) -> Duration {
-        if self.news > 0 { self.look_in.min(LOOK_AT_NEW.0) } else { self.look_in }
+        match self.news {
+            _ if self.is_paused => LOOK_IN_PAUSE,
+            0 => self.look_in,
+            _ => self.look_in.min(LOOK_AT_NEW.0),
+        }
     }
 
     /// Chooses the next sleep by how full the fullest queue of mapping reports has become.
