@@ -34,7 +34,7 @@ export function page({ threads, samples, length = 1_000_000, counters = [] }) {
   const waits = [...new Set(ordered.map((it) => it.kind).filter(Boolean))];
   const empty = open(new Uint8Array([12, 0, 0, 0, ...new TextEncoder().encode('{"sides":[]}')]).buffer);
   const side = {
-    index: 0, unit_ns: 1000, begin_s: 0, length, events: EVENTS, counters, host: null,
+    index: 0, unit_ns: 1000, begin_s: 0, length, unsampled: [], events: EVENTS, counters, host: null,
     threads: threads.map(([process, tgid, tid, host = null]) => ({ tgid, tid, comm: process, process, host, cgroup: null })),
     waits: waits.map((kind) => ({ kind, waker: "b 7/8" })),
     up: Uint32Array.from({ length: 0 }), row_stack: Uint32Array.from(ordered, ({ stack }) => stackOf(stack)),

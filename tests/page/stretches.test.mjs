@@ -152,3 +152,34 @@ test("keys begin at the thread that was chosen", () => on(BUSY, "view=time&threa
   await page.keyboard.press("n");
   assert.match(await foot(page), /waits: \w+ · [\d.]+ \w+ until/);
 }));
+
+test("where nobody sampled, every view of time says so", async () => {
+  /** What the tip says at a share of the width. @param {Page} page @param {string} selector @param {number} at @param {number} y px */
+  const tipAt = async (page, selector, at, y) => {
+    const box = await page.locator(selector).boundingBox();
+    assert.ok(box);
+    const left = selector.startsWith("#overview") ? 0 : Math.min(280, Math.max(120, box.width * 0.28));
+    await page.mouse.move(box.x + left + (box.width - left) * at, box.y + y);
+    return page.locator("#tip").innerText();
+  };
+  const file = write("paused"), why = /nobody sampled: the recorder paused/;
+  await on(file, "view=time", async (page) => {
+    for (const [selector, y] of /** @type {const} */ ([["#overview canvas", 30], ["#main .scroll > canvas", 30]])) {
+      assert.match(await tipAt(page, selector, 0.5, y), why, selector);
+      assert.doesNotMatch(await tipAt(page, selector, 0.1, y), why, selector);
+    }
+  });
+  await on(file, "view=chart", async (page) => {
+    const canvas = page.locator("#main .scroll > canvas"), box = await canvas.boundingBox();
+    assert.ok(box);
+    await page.mouse.move(box.x + box.width / 2, box.y + 40);
+    assert.match(await page.locator("#tip").innerText(), why);
+  });
+  await on(file, "view=heat", async (page) => {
+    assert.match(await page.locator("#main").innerText(), /in grey ones nobody sampled/);
+    await page.locator("#main .scroll > canvas").focus();
+    await page.keyboard.press("ArrowRight");
+    assert.match(await foot(page), why);
+  });
+  await on(BUSY, "view=heat", async (page) => assert.doesNotMatch(await page.locator("#main").innerText(), /nobody sampled/));
+});

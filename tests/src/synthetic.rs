@@ -26,7 +26,7 @@ use icecore_format::write::Writer;
 pub use fleet::{FIRST_UNIX_NS, Fleet, REGRESSION_DAY, SICK_HOST};
 pub use held::{Copied, Held, broken_walks};
 pub use named::named;
-pub use pages::{HOSTILE_NAMES, busy, changed, deep, hostile, wide};
+pub use pages::{HOSTILE_NAMES, busy, changed, deep, hostile, paused, wide};
 pub use waiting::{EVENTS, meaning, waiting};
 
 /// Start of every synthetic session, ns `CLOCK_MONOTONIC`.

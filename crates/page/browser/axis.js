@@ -92,3 +92,37 @@ export function drawAxis(context, side, scale, y, below, theme) {
     if (x + 4 + width <= scale.left + scale.width) context.fillText(text, x + 4, y + AXIS / 2);
   }
 }
+
+/** Returns whether nobody sampled at a moment. @param {Side} side @param {number} time @returns {boolean} */
+export function isUnsampled({ unsampled }, time) {
+  return unsampled.some(([from, to]) => time >= from && time < to);
+}
+
+/** What stands where nobody sampled. */
+export const UNSAMPLED = "nobody sampled: the recorder paused, or did not run";
+
+/**
+ * Hatches the times at which nobody sampled.
+ * @param {CanvasRenderingContext2D} context @param {Side} side @param {Scale} scale @param {number} y @param {number} high px @param {Theme} theme
+ */
+export function hatchUnsampled(context, side, scale, y, high, theme) {
+  const right = scale.left + scale.width;
+  context.save();
+  context.beginPath();
+  for (const [from, to] of side.unsampled) {
+    const x = Math.max(scale.left, scale.x(from)), end = Math.min(right, scale.x(to));
+    if (end > x) context.rect(x, y, end - x, high);
+  }
+  context.clip();
+  context.strokeStyle = theme.line;
+  context.lineWidth = 1;
+  context.beginPath();
+  if (side.unsampled.length) {
+    for (let x = scale.left - high; x < right; x += 6) {
+      context.moveTo(x, y + high);
+      context.lineTo(x + high, y);
+    }
+  }
+  context.stroke();
+  context.restore();
+}

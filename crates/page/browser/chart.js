@@ -3,7 +3,7 @@
 import { count, duration, element, percent, things } from "./text.js";
 import { Canvas, ROW } from "./canvas.js";
 import { isChosen } from "./choose.js";
-import { AXIS, Scale, drawAxis, moment } from "./axis.js";
+import { AXIS, Scale, UNSAMPLED, drawAxis, hatchUnsampled, isUnsampled, moment } from "./axis.js";
 import { Lens, markStretch, watchDrags } from "./lens.js";
 import { reachIn } from "./overview.js";
 import { byThread, lanesIn } from "./time.js";
@@ -90,6 +90,7 @@ export class Chart {
     if (!this.element.isConnected) return;
     const context = canvas.begin(AXIS + ((lane?.deepest ?? 0) + 1) * ROW), { theme } = app, scale = this.scale();
     if (!lane) return;
+    hatchUnsampled(context, app.side(), scale, AXIS, canvas.height, theme);
     const { picks, inside, perPixel } = picksOf(lane, scale);
     const rows = [this.depthAt(AXIS), this.depthAt(canvas.height)];
     this.perPixel = perPixel;
@@ -163,7 +164,8 @@ export class Chart {
     if (event.buttons) return;
     const { x, y } = this.canvas.at(event), box = this.boxAt(x, y);
     this.canvas.canvas.style.cursor = box ? "pointer" : "crosshair";
-    this.app.tip(box ? this.lines(box) : null, event.clientX, event.clientY);
+    const isEmpty = !box && isUnsampled(this.app.side(), this.scale().time(x));
+    this.app.tip(box ? this.lines(box) : isEmpty ? [UNSAMPLED] : null, event.clientX, event.clientY);
   }
 
   /** @param {LaneBox} box @returns {string[]} */

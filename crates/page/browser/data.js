@@ -41,6 +41,7 @@
  * @property {boolean} is_rounded samples were added up, because there are too many
  * @property {number} begin_s when time 0 is, after the start of the session
  * @property {number} length the end of the recording, as a time
+ * @property {[number, number][]} unsampled when nobody sampled before that end: the recorder paused, or did not run
  * @property {number} start_unix_ms
  * @property {EventKind[]} events
  * @property {Thread[]} threads

@@ -2,7 +2,7 @@
 
 import { amount, element, things } from "./text.js";
 import { Canvas } from "./canvas.js";
-import { AXIS, Scale, drawAxis, endOf, moment } from "./axis.js";
+import { AXIS, Scale, UNSAMPLED, drawAxis, endOf, isUnsampled, moment } from "./axis.js";
 import { filterOf, stretchOf, watchDrags } from "./lens.js";
 import { everAt } from "./overview.js";
 import { CELLS, cellsOf, shadeOf } from "./cells.js";
@@ -14,6 +14,8 @@ import { CELLS, cellsOf, shadeOf } from "./cells.js";
 const LEFT = 64;
 /** The widest and the narrowest column, px. */
 const WIDEST = 28, NARROWEST = 3;
+/** Red, green, blue and opacity of cells in which nobody sampled, 0 to 255: seen in the light and in the dark. */
+const UNSAMPLED_COLOR = [128, 128, 128, 90];
 
 export class Heat {
   /** @param {App} app */
@@ -72,7 +74,7 @@ export class Heat {
     const every = seconds === 1 ? "a column is a second" : `the recording is longer than there is room for seconds: a column is ${things(seconds, "second")}`;
     this.legend.replaceChildren(
       element("span", {}, `${every}, a cell ${(length * side.unit_ns / 1e6).toFixed(0)} ms`),
-      element("span", {}, "0 ", steps, ` ${amount(most, unit)} in a cell; empty cells have no color`),
+      element("span", {}, "0 ", steps, ` ${amount(most, unit)} in a cell; empty cells have no color${side.unsampled.length ? "; in grey ones nobody sampled" : ""}`),
     );
     this.at = Math.min(this.at, this.cells().sum.length - 1);
     this.canvas.soon();
@@ -80,7 +82,7 @@ export class Heat {
 
   /** Makes the picture of the cells, if they or the theme changed. @param {Cells} cells */
   picture(cells) {
-    const { app } = this, { dark } = app.theme, { sum, columns, most } = cells;
+    const { app } = this, { dark } = app.theme, { sum, columns, length, most } = cells;
     const drawn = JSON.stringify([app.side().index, columns, dark, app.filters().slice(2)]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
@@ -88,12 +90,11 @@ export class Heat {
     this.image.height = CELLS;
     const context = this.image.getContext("2d"), shades = Array.from({ length: 256 }, (_, i) => shadeOf(i / 255, dark));
     const pixels = new ImageData(columns, CELLS);
-    for (let cell = 0; cell < sum.length; cell++) {
-      if (!(sum[cell] > 0)) continue;
-      const off = 4 * ((CELLS - 1 - cell % CELLS) * columns + Math.floor(cell / CELLS));
-      pixels.data.set(shades[Math.round(sum[cell] / most * 255)], off);
-      pixels.data[off + 3] = 255;
+    const paint = (/** @type {number} */ cell, /** @type {number[]} */ color) => pixels.data.set(color, 4 * ((CELLS - 1 - cell % CELLS) * columns + Math.floor(cell / CELLS)));
+    for (const [from, to] of app.side().unsampled) {
+      for (let cell = Math.ceil(from / length); (cell + 1) * length <= to; cell++) paint(cell, UNSAMPLED_COLOR);
     }
+    for (let cell = 0; cell < sum.length; cell++) if (sum[cell] > 0) paint(cell, [...shades[Math.round(sum[cell] / most * 255)], 255]);
     context?.putImageData(pixels, 0, 0);
   }
 
@@ -172,7 +173,8 @@ export class Heat {
   /** @param {number} cell @returns {string[]} */
   lines(cell) {
     const { app } = this, { length, sum } = this.cells(), side = app.side();
-    return [`${moment(side, cell * length, length / 10)} to ${moment(side, (cell + 1) * length, length / 10)}`, amount(sum[cell], everAt(app).unit)];
+    const what = isUnsampled(side, (cell + 0.5) * length) ? UNSAMPLED : amount(sum[cell], everAt(app).unit);
+    return [`${moment(side, cell * length, length / 10)} to ${moment(side, (cell + 1) * length, length / 10)}`, what];
   }
 
   /** @param {MouseEvent} event */

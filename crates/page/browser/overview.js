@@ -3,7 +3,7 @@
 import { Canvas } from "./canvas.js";
 import { choose } from "./choose.js";
 import { Reach, amountOf, kindsOf, largest, rateText, spread } from "./activity.js";
-import { AXIS, Scale, drawAxis, endOf, moment } from "./axis.js";
+import { AXIS, Scale, UNSAMPLED, drawAxis, endOf, hatchUnsampled, isUnsampled, moment } from "./axis.js";
 import { Lens, watchDrags } from "./lens.js";
 import { colorOfActivity } from "./colors.js";
 
@@ -120,6 +120,7 @@ export class Overview {
   paint() {
     if (!this.element.isConnected) return;
     const { app, canvas } = this, context = canvas.begin(STRIP), { theme } = app, { width } = canvas, scale = this.scale();
+    hatchUnsampled(context, app.side(), scale, AXIS, STRIP - AXIS, theme);
     drawAxis(context, app.side(), scale, 0, STRIP - AXIS, theme);
     this.areas(Math.max(width, 1)).forEach(({ kind, sums }, i) => {
       context.globalAlpha = i ? 0.65 : 1;
@@ -142,7 +143,7 @@ export class Overview {
     const { app } = this, { x } = this.canvas.at(event), scale = this.scale(), side = app.side();
     this.canvas.canvas.style.cursor = { new: "crosshair", from: "ew-resize", to: "ew-resize", move: "grab" }[this.gripAt(x)];
     if (event.buttons) return;
-    const lines = this.areas(Math.max(this.canvas.width, 1)).map(({ kind, sums }) =>
+    const lines = isUnsampled(side, scale.time(x)) ? [UNSAMPLED] : this.areas(Math.max(this.canvas.width, 1)).map(({ kind, sums }) =>
       `${rateText(side, kind, sums[Math.floor(x)] ?? 0, scale.pixel)}, at most ${rateText(side, kind, largest(sums), scale.pixel)}`);
     app.tip([`at ${moment(side, scale.time(x), scale.pixel)}`, ...lines, this.isWhole() ? "drag to choose a stretch of time" : "double click: everything"], event.clientX, event.clientY);
   }

@@ -4,7 +4,7 @@ import { element, things } from "./text.js";
 import { Canvas } from "./canvas.js";
 import { choose } from "./choose.js";
 import { amountOf, kindsOf, spread } from "./activity.js";
-import { AXIS, Scale, drawAxis, moment } from "./axis.js";
+import { AXIS, Scale, UNSAMPLED, drawAxis, hatchUnsampled, isUnsampled, moment } from "./axis.js";
 import { Lens, markStretch, watchDrags } from "./lens.js";
 import { reachIn } from "./overview.js";
 import { BAR, legendOf, paintTrack, trackLines } from "./band.js";
@@ -142,6 +142,7 @@ export class TimeView {
   paint() {
     if (!this.element.isConnected) return;
     const { app, canvas, tops } = this, context = canvas.begin(tops[this.tracks.length] + AXIS), { theme } = app, scale = this.scale();
+    hatchUnsampled(context, app.side(), scale, AXIS, canvas.height, theme);
     drawAxis(context, app.side(), scale, 0, canvas.height, theme);
     for (let i = this.trackAt(AXIS); i < this.tracks.length && this.y(i) < canvas.height; i++) {
       const track = this.tracks[i];
@@ -192,6 +193,7 @@ export class TimeView {
     const { areas, values } = this.picture(track), column = Math.floor(x - this.gutter);
     const when = `at ${moment(app.side(), scale.time(x), scale.pixel)}`;
     if (track.counter && values) return [track.name, `${when}: ${counterText(track.counter, values[column])}`];
+    if (isUnsampled(app.side(), scale.time(x))) return [track.name, when, UNSAMPLED];
     return [track.name, when, ...trackLines(app, track, this.whole ?? 0, { areas, column, length: scale.pixel, time: scale.time(x) })];
   }
 

@@ -30,7 +30,8 @@ pub(super) fn side(
 ) -> (Value, Numbered) {
     let profile = &report.profile;
     let tables = &report.loaded.tables;
-    let span_ns = Spans::new(tables, &report.loaded.filter).hull_ns();
+    let spans = Spans::new(tables, &report.loaded.filter);
+    let span_ns = spans.hull_ns();
     let order_of_threads = ordered_threads(&profile.threads);
     let moments = Moments::new(profile, &order_of_threads, span_ns);
     let mut places = Places::new();
@@ -48,6 +49,7 @@ pub(super) fn side(
         "unit_ns": unit_ns,
         "is_rounded": is_rounded,
         "begin_s": begin_ns.saturating_sub(zero_ns) as f64 / 1e9,
+        "unsampled": unsampled(&spans, begin_ns, unit_ns),
         "length": span_ns.1.saturating_sub(begin_ns).div_ceil(unit_ns),
         "start_unix_ms": tables.parts.start_unix_ns() / 1_000_000,
         "events": events(report),
@@ -262,6 +264,12 @@ fn waits(profile: &Profile) -> Vec<Value> {
         json!({ "kind": clean(wait.kind.name().as_bytes()), "waker": waker })
     };
     profile.waits.iter().map(wait).collect()
+}
+
+/// When none sampled although the recording goes on: pairs of begin and end, in units.
+fn unsampled(spans: &Spans, begin_ns: u64, unit_ns: u64) -> Vec<[f64; 2]> {
+    let at = |ns: u64| ns.saturating_sub(begin_ns) as f64 / unit_ns as f64;
+    spans.between_ns().into_iter().map(|(from, to)| [at(from), at(to)]).collect()
 }
 
 /// The values of the counters of machines and processes: pairs of a time in units and a value.

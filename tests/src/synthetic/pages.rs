@@ -2,8 +2,8 @@
 
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
-    Change, EndReason, ImageKind, NameTable, NamedFrame, NamedFunction, NamedPlace, Origin, ReceiptV1,
-    Symbol, WalkEnd,
+    Change, EndReason, ImageKind, NameTable, NamedFrame, NamedFunction, NamedPlace, Origin, RateCause,
+    RateChange, ReceiptV1, Symbol, WalkEnd,
 };
 
 use super::{Builder, EVENTS, PERIOD_NS, START_NS, waiting};
@@ -82,6 +82,24 @@ pub fn wide() -> Builder {
         let sample = b.sample(number * 100_000, 0, task, &[CODE + number * 8 + 1, CODE + 2], &[]);
         sample.weight = if number == 1 { 4_999 * PERIOD_NS } else { PERIOD_NS };
     }
+    b
+}
+
+/// Makes one thread that is sampled each millisecond from 0 to 500 ms and from 1,500 ms to 2 s; meanwhile the recorder pauses.
+pub fn paused() -> Builder {
+    let (mut b, image, task) = program("worker");
+    name_functions(&mut b, image, [&b"work"[..]]);
+    for ms in (0..500).chain(1_500..2_000) {
+        b.sample(ms * MS + MS / 2, 0, task, &[CODE + 0x10], &[]).weight = MS;
+    }
+    let row = |ms: u64, share: u32| RateChange {
+        time_ns: START_NS + ms * MS,
+        share,
+        cause: RateCause::DUTY,
+        measured: 0,
+        limit: 0,
+    };
+    b.rates = vec![row(500, 0), row(1_500, RateChange::WHOLE)];
     b
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use icecore_tests::listed::Listed;
 use icecore_tests::machine::{program, text};
-use icecore_tests::synthetic::{busy, changed, deep, hostile, wide};
+use icecore_tests::synthetic::{busy, changed, deep, hostile, paused, wide};
 
 /// The folder of the tests.
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
@@ -70,7 +70,8 @@ fn recordings() -> &'static Path {
         std::fs::rename(told.join("r.icecore"), folder.join("code.icecore")).expect("room");
         let [before, after] = changed();
         let recordings = [("busy", busy()), ("deep", deep()), ("wide", wide()), ("hostile", hostile())];
-        for (name, recording) in recordings.into_iter().chain([("before", before), ("after", after)]) {
+        let others = [("paused", paused()), ("before", before), ("after", after)];
+        for (name, recording) in recordings.into_iter().chain(others) {
             recording.write(&folder.join(name).with_extension("icecore"), true).expect("written");
         }
         folder

@@ -67,14 +67,4 @@ impl Lanes {
         let len_ns = self.slices.len_ns.saturating_mul(u64::from(slice));
         self.slices.begin_ns.saturating_add(len_ns).min(self.end_ns)
     }
-
-    /// Returns weights as rates: CPUs or threads if they are times, else so much a second.
-    pub fn rates(&self, weights: &[u64], unit: &str) -> Vec<f64> {
-        let per = if unit == "ns" { 1.0 } else { 1e9 };
-        let rate = |(slice, weight): (u32, &u64)| {
-            let len_ns = self.begin_ns(slice + 1).saturating_sub(self.begin_ns(slice)).max(1);
-            *weight as f64 * per / len_ns as f64
-        };
-        (0..).zip(weights).map(rate).collect()
-    }
 }

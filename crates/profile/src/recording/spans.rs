@@ -126,6 +126,12 @@ impl Spans {
         spans
     }
 
+    /// The same if time lies between them; nothing if sessions sampled all the time.
+    pub fn ran_apart_ns(&self) -> Vec<(u64, u64)> {
+        let ran_ns = self.ran_ns();
+        if ran_ns == [self.hull_ns()] { Vec::new() } else { ran_ns }
+    }
+
     /// The time between sessions in which none sampled, in the order of time, if it is longer than what touches.
     pub fn between_ns(&self) -> Vec<(u64, u64)> {
         let ran = self.ran_ns();

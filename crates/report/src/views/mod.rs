@@ -1,9 +1,11 @@
 //! Prints the results. Every view builds its rows once and shows them as text or as JSON; docs/JSON.md describes the latter.
 
 pub mod annotate;
+mod buckets;
 pub mod cache;
 pub mod depth;
 pub mod diff;
+mod drawn;
 mod error;
 pub(crate) mod events;
 pub mod export;

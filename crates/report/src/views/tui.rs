@@ -168,6 +168,8 @@ pub(super) struct Facts {
     zero_ns: u64,
     /// From when to when it was recorded, ns on the common clock.
     span_ns: (u64, u64),
+    /// The stretches in which it was sampled, in the order of time; empty if that is all the time.
+    ran_ns: Vec<(u64, u64)>,
     /// How good the data is.
     verdict: Option<(Verdict, String)>,
     /// Samples in the file.
@@ -225,6 +227,7 @@ impl Facts {
             is_wait: Meaning::of(event) == Meaning::Wait,
             is_usual: chosen.has(position),
         });
+        let spans = Spans::new(tables, &loaded.filter);
         let quality = Quality::new(report);
         let verdict = (quality.verdict, quality.said());
         let lost = quality.lost.samples;
@@ -246,7 +249,8 @@ impl Facts {
             path: shown(loaded.path),
             events: events.collect(),
             zero_ns: tables.parts.zero_ns(),
-            span_ns: Spans::new(tables, &loaded.filter).hull_ns(),
+            span_ns: spans.hull_ns(),
+            ran_ns: spans.ran_apart_ns(),
             verdict: Some(verdict),
             in_file,
             lost,

@@ -173,6 +173,22 @@ fn a_range_of_time_is_marked_and_selected() {
 }
 
 #[test]
+fn where_nobody_sampled_the_time_line_has_a_mark() {
+    // Ten samples at 0, 10 … 90 ns; then a pause, and the end.
+    let profile = profile(&[("main", 10)]);
+    let facts = Facts { span_ns: (0, 400), ran_ns: vec![(0, 100), (300, 400)], ..facts() };
+    let explorer = explorer(&profile);
+    let mut app = App::new(&facts, &explorer);
+    let screen = shown(&mut app);
+    let marked: Vec<&str> = screen.lines().filter(|line| line.contains("····")).collect();
+    assert_eq!(marked.len(), 1, "{screen}");
+    // A column is 7 ns: so many lie in the pause from end to end.
+    assert_eq!(marked[0].matches('·').count(), 27, "{screen}");
+    press(&mut app, &format!("t{}", " Right".repeat(20)));
+    assert_has(&shown(&mut app), &["· nobody sampled"]);
+}
+
+#[test]
 fn a_search_moves_the_cursor_and_says_the_share() {
     let (profile, facts) = (profile(&STACKS), facts());
     let explorer = explorer(&profile);

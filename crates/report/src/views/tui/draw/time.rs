@@ -5,10 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Look, line};
+use crate::views::buckets::Buckets;
+use crate::views::drawn::{UNSAMPLED, drawn as bars, peak as peak_of};
 use crate::views::tui::app::App;
 use crate::views::tui::words;
 use icecore_analysis::explore::lanes::Lanes;
-use icecore_text::chart::chart;
 
 /// The columns left of the time line.
 const GUTTER: u16 = 22;
@@ -60,8 +61,10 @@ pub(super) fn draw(app: &mut App<'_>, look: Look, area: Rect, buffer: &mut Buffe
         .map(|(event, _)| words::rate_unit(facts, &app.selected, Some(event)))
         .collect();
     let lanes = app.lanes(columns(screen));
-    let rates = lanes.rates(&lanes.shown, &units.1);
-    let peak = rates.iter().copied().fold(0.0, f64::max);
+    let buckets = Buckets { slices: lanes.slices, each: 1, end_ns: lanes.end_ns, zero_ns: facts.zero_ns };
+    let sampled = if facts.ran_ns.is_empty() { Vec::new() } else { buckets.shares(&facts.ran_ns) };
+    let rates = buckets.rates(&lanes.shown, &units.1, &sampled);
+    let peak = peak_of(&rates, &sampled);
     let window_ns = (lanes.begin_ns(0), lanes.end_ns);
     let range = marked.or_else(|| range_ns.and_then(|range_ns| within(lanes, range_ns)));
     let marks = Marks {
@@ -70,7 +73,8 @@ pub(super) fn draw(app: &mut App<'_>, look: Look, area: Rect, buffer: &mut Buffe
     };
     let mut text = format!("time {}", words::range(facts, window_ns));
     if active {
-        let at = rate(rates.get(cursor as usize).copied().unwrap_or_default(), &units.0);
+        let at = rates.get(cursor as usize).copied().flatten();
+        let at = at.map_or_else(|| format!("{UNSAMPLED} nobody sampled"), |at| rate(at, &units.0));
         text.push_str(&format!(" · at {} s: {at}", words::seconds(facts, lanes.begin_ns(cursor))));
     } else {
         text.push_str(&format!(" · {} at most", rate(peak, &units.0)));
@@ -88,15 +92,15 @@ pub(super) fn draw(app: &mut App<'_>, look: Look, area: Rect, buffer: &mut Buffe
     let mut rows = (area.y..area.bottom()).map(|y| Rect { y, height: 1, ..area });
     let mut next = || rows.next().unwrap_or(Rect { height: 0, ..area });
     line(buffer, next(), &text, if active { look.chosen() } else { look.dim() });
-    for (number, bars) in chart(&rates, peak, tall).iter().enumerate() {
+    for (number, bars) in bars(&rates, peak, tall).iter().enumerate() {
         let label = if number == 0 { rate(peak, &units.0) } else { String::new() };
         lane(buffer, next(), (&label, bars), &marks, look);
     }
     for (event, weights) in drawn.iter().map(|position| &lanes.events[*position]) {
         let known = &facts.events[usize::from(*event)];
-        let rates = lanes.rates(weights, &known.unit);
-        let peak = rates.iter().copied().fold(0.0, f64::max);
-        let bars = chart(&rates, peak, 1).concat();
+        let rates = buckets.rates(weights, &known.unit, &sampled);
+        let peak = peak_of(&rates, &sampled);
+        let bars = bars(&rates, peak, 1).concat();
         let label = format!("{} {}", known.name, rate(peak, &rate_units[usize::from(*event)]));
         lane(buffer, next(), (&label, &bars), &marks, look);
     }
