@@ -2,6 +2,7 @@
 //!
 //! | room | what lives there |
 //! |---|---|
+//! | [`bucket`] | an object store on loopback |
 //! | [`corpus`] | recordings of every released version, as text |
 //! | [`elsewhere`] | other machines: the report in an empty root folder |
 //! | [`inside`] | the report inside the test's process, and its snapshots |
@@ -9,6 +10,7 @@
 //! | [`synthetic`] | recordings made up of known facts |
 //! | [`listed`] | a compiled program, and a recording of it |
 
+pub mod bucket;
 pub mod corpus;
 pub mod elsewhere;
 pub mod inside;

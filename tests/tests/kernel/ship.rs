@@ -6,8 +6,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use icecore_tests::bucket::{Server, cutting, finds};
 use icecore_tests::machine::{
     Host, copy, json, probed, program, record, report_output, send, target, text, wait_until,
 };
@@ -60,12 +62,15 @@ impl Place {
 
     /// Records a program that calls a function about once in a millisecond, so many times, in files of 300 ms.
     fn calls(&self, to: &str, sftp: &str, count: u32) -> Child {
+        self.calling(to, count).env("ICECORE_SFTP", sftp).spawn().expect("it runs")
+    }
+
+    fn calling(&self, to: &str, count: u32) -> Command {
         let program = probed();
         let event = format!("uprobe:{}:sized,weight=arg1", program.display());
         let mut recorder = self.recorder(to, &["-e", &event, "--max-event-rate", "0", "--rotate", "300ms"]);
-        let recorder =
-            recorder.env("ICECORE_SFTP", sftp).arg("--").arg(&program).arg("paced").arg(count.to_string());
-        recorder.spawn().expect("it runs")
+        recorder.arg("--").arg(&program).arg("paced").arg(count.to_string());
+        recorder
     }
 
     /// Checks that each of so many calls is in one file of the archive, and that nothing is left here.
@@ -139,6 +144,21 @@ fn root_each_call_arrives_once_at_another_host_whose_connections_are_cut() {
     }
     let output = end(recorder);
     place.assert_calls(12_000, &output);
+}
+
+#[test]
+fn root_each_call_arrives_once_in_a_bucket_whose_connections_are_cut() {
+    let (place, server) = (Place::new(), Server::start());
+    // Less than a file has.
+    let (cut_at, cut) = cutting(server.address, 4_000);
+    let mut recorder = place.calling("s3://fleet/web", 6_000);
+    finds(&mut recorder, cut_at);
+    let output = end(recorder.spawn().expect("it runs"));
+    let cut = cut.load(Ordering::Relaxed);
+    eprintln!("{cut} connections were cut");
+    assert!(cut > 1, "{cut}");
+    server.download("fleet", &place.at("to"));
+    place.assert_calls(6_000, &output);
 }
 
 #[test]

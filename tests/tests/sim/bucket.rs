@@ -1,15 +1,13 @@
 //! `archive s3://…`: an archive in a bucket answers as one in a folder does, with many writers and connections that end at any byte.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
+use icecore_tests::bucket::{Server, cutting, finds};
 use icecore_tests::inside::json;
 use icecore_tests::machine::program;
 use icecore_tests::synthetic::Fleet;
@@ -17,60 +15,11 @@ use serde_json::Value;
 
 const FLEET: Fleet = Fleet { first: 0, days: 2, hosts: 3, samples: 60 };
 
-/// An object store on loopback, which ends with the test: moto's. It has the buckets `fleet` and `other`.
-pub(crate) struct Server {
-    child: Child,
-    pub(crate) address: SocketAddr,
-}
-
-impl Server {
-    pub(crate) fn start() -> Self {
-        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/engines/test/bin/python");
-        assert!(python.exists(), "there is no moto in target/engines: run `make setup-test`");
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("a port");
-        let mut command = Command::new(python);
-        command.args(["-c", "import sys; from moto.server import main; main(sys.argv[1:])"]);
-        command.args(["-H", "127.0.0.1", "-p"]).arg(address.port().to_string());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        let server = Self { child, address };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        for bucket in ["fleet", "other"] {
-            while !server.makes(bucket).is_ok_and(|made| made) {
-                assert!(Instant::now() < deadline, "moto does not serve");
-                thread::sleep(Duration::from_millis(50));
-            }
-        }
-        server
-    }
-
-    /// Makes a bucket.
-    fn makes(&self, bucket: &str) -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect(self.address)?;
-        let host = self.address;
-        write!(stream, "PUT /{bucket} HTTP/1.0\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")?;
-        let mut head = [0; 12];
-        stream.read_exact(&mut head)?;
-        Ok(head.ends_with(b"200"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
 /// The report, which finds the object store there.
 pub(crate) fn report(dir: &Path, endpoint: SocketAddr, line: &str) -> Command {
     let mut command = Command::new(program("icecore-report"));
     command.args(line.split(' ').map(|word| word.replace("DIR", &dir.display().to_string())));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
-        command.env_remove(name);
-    }
-    command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
-    command.env("AWS_ENDPOINT_URL", format!("http://{endpoint}")).env("NO_PROXY", "127.0.0.1");
+    finds(&mut command, endpoint);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -156,45 +105,11 @@ fn an_archive_in_a_bucket_answers_as_one_in_a_folder() {
     assert!(code == Some(2) && err.contains("is an archive"), "{err}");
 }
 
-/// Passes connections on, and ends two of three after some bytes of what the server says, or of what it is told.
-pub(crate) fn cutting(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let cut = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&cut);
-    thread::spawn(move || {
-        for (number, client) in listener.incoming().enumerate() {
-            let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { continue };
-            // Within the head, within the body, and behind both.
-            let after = (number as u64 * 7_919) % 12_000;
-            let budgets = match number % 3 {
-                0 => [u64::MAX, u64::MAX],
-                1 => [after, u64::MAX],
-                _ => [u64::MAX, after],
-            };
-            let ways = [(&client, &server), (&server, &client)];
-            for ((from, to), budget) in ways.into_iter().zip(budgets) {
-                let (mut from, mut to) =
-                    (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
-                let counted = Arc::clone(&counted);
-                thread::spawn(move || {
-                    let passed = std::io::copy(&mut (&mut from).take(budget), &mut to).unwrap_or(0);
-                    if passed == budget {
-                        counted.fetch_add(1, Ordering::Relaxed);
-                    }
-                    drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
-                });
-            }
-        }
-    });
-    (address, cut)
-}
-
 #[test]
 fn connections_that_end_at_any_byte_lose_nothing() {
     let (server, dir) = (Server::start(), FLEET.archived());
     let (at, path) = (server.address, dir.path());
-    let (cut_at, cut) = cutting(at);
+    let (cut_at, cut) = cutting(at, u64::MAX);
     assert_eq!(count(&told(path, cut_at, "archive s3://fleet/a add DIR/fleet"), "added"), 12);
     for action in ["compact", "prune host=web-02", "gc"] {
         for archive in ["DIR/archive", "s3://fleet/a"] {

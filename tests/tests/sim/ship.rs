@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use icecore_tests::bucket::{Server, cutting};
 use icecore_tests::inside::json;
 use icecore_tests::machine::{Host, program, text, wait_until};
 use icecore_tests::synthetic::Fleet;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bucket::{self, Server, cutting};
+use crate::bucket;
 
 const FLEET: Fleet = Fleet { first: 0, days: 1, hosts: 2, samples: 60 };
 
@@ -186,7 +187,7 @@ fn a_recording_that_is_shipped_to_an_archive_is_added_to_it() {
 fn files_come_into_a_bucket_whole_wherever_connections_end() {
     let (server, both) = (Server::start(), Both::new());
     let (path, at) = (both.dir.path(), server.address);
-    let (cut_at, _) = cutting(at);
+    let (cut_at, _) = cutting(at, u64::MAX);
     let files: Vec<String> = both.files.iter().map(|file| file.display().to_string()).collect();
     let line = format!("ship --json s3://fleet/web {}", files.join(" "));
     // Each request is tried six times, and two of three connections are cut.
