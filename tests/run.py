@@ -35,7 +35,7 @@ SKIPPED_HERE = re.compile(r"^skipped: .*$", re.MULTILINE)
 SLOW = ["sim::long_stacks", "analysis::", "short::", "page::", "matching::", "oracles::", "unwind::"]
 SLOW += ["kernel::crash", "kernel::walks", "kernel::jit", "kernel::callers", "kernel::probes", "kernel::returns"]
 # Tests through eBPF that load the whole machine, or measure it.
-ALONE = ["kernel::foreign::root_processes_that_let_nobody", "kernel::storms", "kernel::queues", "kernel::diff", "kernel::cpu_time", "kernel::counters", "kernel::neighbours", "kernel::tables", "kernel::truth", "kernel::java", "kernel::python::", "kernel::php::", "kernel::node::", "kernel::rotation::", "kernel::flight::", "kernel::rates::", "kernel::hours::", "kernel::ship::"]
+ALONE = ["kernel::foreign::root_processes_that_let_nobody", "kernel::storms", "kernel::queues", "kernel::diff", "kernel::cpu_time", "kernel::counters", "kernel::neighbours", "kernel::tables", "kernel::truth", "kernel::java", "kernel::python::", "kernel::php::", "kernel::node::", "kernel::rotation::", "kernel::rates::", "kernel::hours::"]
 RUNNING = set()
 
 
