@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use rayon::prelude::*;
 
 use crate::dataset::{Error, Written, cause, write_table, write_tables};
@@ -134,7 +135,7 @@ impl Archive {
     /// # Errors
     /// If there is none, or one of a newer version.
     pub fn open(folder: Folder) -> Result<Self, OpenError> {
-        match folder.read(Path::new(MARK)) {
+        match Self::mark(&folder) {
             Ok(text) if text == MARK_TEXT => Ok(Self { folder, kept: Arc::default() }),
             Ok(_) => Err(OpenError::Newer(folder.root().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -146,7 +147,12 @@ impl Archive {
 
     /// Returns true if a folder says that it is an archive.
     pub fn is_in(folder: &Folder) -> bool {
-        folder.read(Path::new(MARK)).is_ok()
+        Self::mark(folder).is_ok()
+    }
+
+    /// Reads the file that says so, which somebody else may have made.
+    fn mark(folder: &Folder) -> io::Result<Bytes> {
+        folder.tail(Path::new(MARK), 2 * MARK_TEXT.len() as u64).map(|tail| tail.last)
     }
 
     /// Opens an archive, or makes one of an empty folder or of none.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use crate::store::{Local, Store, Stored, Tail};
+use crate::store::{Local, Store, Stored, Tail, open};
 
 /// Where files are written before they have their names.
 const TEMPORARY: &str = ".tmp";
@@ -81,11 +81,13 @@ impl Store for Disk {
     }
 
     fn read(&self, name: &Path) -> io::Result<Bytes> {
-        fs::read(self.root.join(name)).map(Bytes::from)
+        let mut bytes = Vec::new();
+        open(&self.root.join(name))?.read_to_end(&mut bytes)?;
+        Ok(bytes.into())
     }
 
     fn tail(&self, name: &Path, most: u64) -> io::Result<Tail> {
-        let mut file = File::open(self.root.join(name))?;
+        let mut file = open(&self.root.join(name))?;
         let size = file.metadata()?.len();
         file.seek(SeekFrom::Start(size.saturating_sub(most)))?;
         let mut last = Vec::with_capacity(size.min(most) as usize);

@@ -2,8 +2,9 @@
 //!
 //! Both do the same: files appear whole or not at all, none changes, and a file is published only if its name is free. So nobody locks.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -102,6 +103,16 @@ impl Local {
     /// # Errors
     /// Those of the file system.
     pub fn open(&self) -> io::Result<File> {
-        File::open(self.path())
+        open(self.path())
+    }
+}
+
+/// Opens a file to read it. Another user may have put something else there: a pipe would let whoever opens it wait for ever.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file: remove it"))
     }
 }

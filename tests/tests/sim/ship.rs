@@ -157,6 +157,31 @@ fn a_folder_that_is_not_there_is_not_made_and_what_cannot_be_meant_is_refused() 
 }
 
 #[test]
+fn what_others_put_into_the_folder_keeps_no_file_waiting() {
+    let both = Both::new();
+    let to = both.to.to_str().expect("UTF-8");
+    let (first, others) = both.files.split_first().expect("there are some");
+    let pipe = |name: &Path| {
+        let made = Command::new("mkfifo").arg(both.to.join(name)).status();
+        assert!(made.expect("coreutils").success());
+    };
+    // A pipe without a writer lets whoever opens it wait.
+    pipe(first.file_name().expect("a name").as_ref());
+    let files: Vec<&Path> = both.files.iter().map(PathBuf::as_path).collect();
+    let told = shipped(to, &files, "");
+    assert!(!told[0].0 && told[0].2.contains("it is no regular file"), "{told:?}");
+    assert!(told.len() == others.len() + 1 && told[1..].iter().all(|(arrived, ..)| *arrived), "{told:?}");
+    // The file by which an archive is known.
+    let both = Both::new();
+    let to = both.to.to_str().expect("UTF-8");
+    assert!(
+        Command::new("mkfifo").arg(both.to.join("icecore-archive")).status().expect("coreutils").success()
+    );
+    let why = why_not(to, &both.files[0], "");
+    assert!(why.contains("it is no regular file"), "{why}");
+}
+
+#[test]
 fn a_recording_that_is_shipped_to_an_archive_is_added_to_it() {
     let both = Both::new();
     let (path, to) = (both.dir.path(), both.dir.path().join("archive"));

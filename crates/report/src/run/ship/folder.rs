@@ -42,6 +42,11 @@ fn keep(folder: &Folder, source: &Source<'_>) -> anyhow::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             bail!("there is no folder `{root}`: make it, or mount what it is on")
         }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            bail!(
+                "cannot write into `{root}`: let this user write there; files are shipped without privileges"
+            )
+        }
         Err(error) => Err(error).with_context(|| format!("cannot write into `{root}`")),
     }
 }
@@ -52,7 +57,7 @@ fn keep(folder: &Folder, source: &Source<'_>) -> anyhow::Result<bool> {
 /// If it has other bytes.
 fn is_there(folder: &Folder, source: &Source<'_>) -> anyhow::Result<bool> {
     let root = folder.root().display();
-    let cannot = || format!("cannot look into `{root}`");
+    let cannot = || format!("cannot look at `{}` in `{root}`", source.name.display());
     match folder.tail(source.name, 1) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error).with_context(cannot),
