@@ -144,7 +144,7 @@ fn recorder(pid: Option<u32>) -> anyhow::Result<PathBuf> {
         }
         (None, [(_, path)]) => Ok(path.clone()),
         (None, []) => bail!(
-            "no recorder of this user has a control socket: start one with --rotate, --flight or --control PATH, or ask as its user or root"
+            "no recorder of this user has a control socket: start one with --control PATH (--rotate, --flight, --duty and --budget have one by themselves), or ask as its user or root"
         ),
         (None, several) => {
             let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
@@ -165,13 +165,19 @@ fn text(request: Request, answer: &Value) -> String {
     let mut lost = vec![format!("{} lost", things(number("lost"), "sample"))];
     let others = answer["other_losses"].as_object().into_iter().flatten();
     lost.extend(others.map(|(cause, lost)| format!("{} {cause}", count(lost.as_u64().unwrap_or(0)))));
-    let state = clean(answer["state"].as_str().unwrap_or_default().as_bytes()).to_string();
+    let state = clean(answer["state"].as_str().unwrap_or_default().as_bytes());
+    let lasts = duration((seconds * 1e9) as u64);
+    let state = match answer["state"].as_str() {
+        Some("paused") => {
+            let why = clean(answer["rate"]["text"].as_str().unwrap_or("paused").as_bytes());
+            format!("{why}, {lasts} after it began")
+        }
+        _ => format!("{state} for {lasts}{}", rate(&answer["rate"])),
+    };
     let of = if answer["bytes_are_of"] == "memory" { "this part, in memory" } else { "this file" };
     format!(
-        "process {}: {state} for {}{}, {}, {}, {} of {of}{}",
+        "process {}: {state}, {}, {}, {} of {of}{}",
         number("pid"),
-        duration((seconds * 1e9) as u64),
-        rate(&answer["rate"]),
         things(number("samples"), "sample"),
         lost.join(", "),
         bytes(number("bytes")),
@@ -189,7 +195,9 @@ fn shipped(ship: &Value) -> String {
         0 => String::new(),
         removed => format!(", {} removed before", count(removed)),
     };
-    let error = ship["error"].as_str().map(|error| format!(" ({})", clean(error.as_bytes())));
+    let slow = ship["sending_s"].as_f64().filter(|seconds| *seconds >= 5.0);
+    let slow = slow.map(|seconds| format!(" (one is on its way for {})", duration((seconds * 1e9) as u64)));
+    let error = ship["error"].as_str().map(|error| format!(" ({})", clean(error.as_bytes()))).or(slow);
     format!(
         "; shipped {}, {} waiting{removed}{}",
         things(number("arrived"), "file"),
@@ -226,12 +234,15 @@ mod tests {
             "other_losses": { "stack_shortened": 3 }, "bytes": 4096, "bytes_are_of": "file" });
         let paused = json!({ "pid": 7, "state": "paused", "since_s": 2.5, "samples": 1200, "lost": 0, "bytes": 4096,
             "rate": { "share": 0.0, "text": "paused by --duty" } });
-        let told = "process 7: paused for 2.50 s (paused by --duty), 1,200 samples, 0 samples lost, 4.0 KiB of this file";
+        let told = "process 7: paused by --duty, 2.50 s after it began, 1,200 samples, 0 samples lost, 4.0 KiB of this file";
         assert_eq!(text(Request::Status, &paused), told);
         let line = "process 7: recording for 2.50 s, 1,200 samples, 0 samples lost, 3 stack_shortened, 4.0 KiB of this file";
         assert_eq!(text(Request::Status, &answer), line);
         let ship = json!({ "arrived": 7, "waiting": 2, "removed_unsent": 1, "error": "it is gone" });
         assert_eq!(shipped(&ship), "; shipped 7 files, 2 waiting, 1 removed before (it is gone)");
+        let slow =
+            json!({ "arrived": 0, "waiting": 7, "removed_unsent": 0, "error": null, "sending_s": 8.0 });
+        assert_eq!(shipped(&slow), "; shipped 0 files, 7 waiting (one is on its way for 8.00 s)");
         let starting = json!({ "pid": 7, "state": "starting" });
         assert_eq!(text(Request::Status, &starting), "process 7: starting, nothing is recorded yet");
     }

@@ -155,6 +155,7 @@ fn finish(
         let ended = Ended {
             path: settled.path().or(output.path()),
             elapsed: end.elapsed,
+            paused: Duration::from_nanos(end.pumped.paused_ns),
             events: end.events,
             cpus: options.cpus.len(),
             command_cpu: end.exit_code.map(|_| usage::of_children()),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::ship::Queue;
 use crate::kernel::events::check_rate;
-use crate::settings::{Control as Wanted, Options};
+use crate::settings::{Control as Wanted, Event, Options, Source};
 use crate::sys::control::{self, Bound, PATIENCE};
 use crate::sys::perf::Rate;
 use crate::sys::rights::{self, Part};
@@ -40,6 +40,8 @@ const FOR_A_FILE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 struct Known {
     options: Options,
+    /// The rate of the events that have one; `None` if there are none, or they differ.
+    rate: Option<Rate>,
     /// The sampling rate can be changed.
     has_rates: bool,
     counts: Arc<Counts>,
@@ -69,7 +71,7 @@ impl Control {
 /// # Errors
 /// If the socket that the user named cannot be made. That of a usual name is no need.
 pub(super) fn listen(
-    (options, has_rates): (&Options, bool),
+    (options, events, has_rates): (&Options, &[Event], bool),
     counts: &Arc<Counts>,
     triggers: &Arc<Triggers>,
     asked: &Arc<Asked>,
@@ -93,8 +95,8 @@ pub(super) fn listen(
     let (triggers, asked) = (Arc::clone(triggers), Arc::clone(asked));
     let control = Control { _bound: Some(bound), ..Control::default() };
     let begun = Arc::clone(&control.begun);
-    let known =
-        Known { options, has_rates, counts, triggers, asked, begun, queue, clients: AtomicUsize::new(0) };
+    let (rate, clients) = (common(events), AtomicUsize::new(0));
+    let known = Known { options, rate, has_rates, counts, triggers, asked, begun, queue, clients };
     let serve = move || {
         rights::keep(Part::Helper);
         serve(&listener, &Arc::new(known));
@@ -168,7 +170,7 @@ impl Known {
                         .to_owned(),
                 ),
                 Some(rate) => {
-                    let share = share(rate, self.options.rate)?;
+                    let share = share(rate, self.rate)?;
                     self.sample(by, |wish| wish.share = share)
                 }
                 None => Err("this recorder knows status, snapshot, rotate, rate, stop and start".to_owned()),
@@ -184,11 +186,16 @@ impl Known {
         let answer = self.asked.ask(by, change);
         let now =
             answer.recv_timeout(FOR_A_RATE).map_err(|_| "the recorder has not done it yet".to_owned())?;
-        let rate = self.rate(now);
+        let (rate, wish) = (self.rate(now), self.asked.wish());
+        let mut text = rate["text"].as_str().unwrap_or_default().to_owned();
+        if now.share == 0 && !wish.is_stopped && wish.share != RateChange::WHOLE {
+            let then = self.rate(Step { share: wish.share, cause: RateCause::UNKNOWN, ..now });
+            text.push_str(&format!("; then {}", then["text"].as_str().unwrap_or_default()));
+        }
         Ok(json!({
             "schema": "icecore.ctl/1",
             "pid": std::process::id(),
-            "text": rate["text"],
+            "text": text,
             "rate": rate,
         }))
     }
@@ -196,9 +203,9 @@ impl Known {
     /// Returns how often the recorder samples, for programs and for people.
     fn rate(&self, now: Step) -> Value {
         let share = f64::from(now.share) / f64::from(RateChange::WHOLE);
-        let hz = match self.options.rate {
-            Rate::Frequency(hz) => Some(hz as f64 * share),
-            Rate::Period(_) => None,
+        let hz = match self.rate {
+            Some(Rate::Frequency(hz)) => Some(hz as f64 * share),
+            Some(Rate::Period(_)) | None => None,
         };
         let why = match now.cause {
             RateCause::CONTROL => " by icecore-record ctl".to_owned(),
@@ -266,14 +273,30 @@ impl Known {
     }
 }
 
+/// Returns the rate that all events have which have one.
+fn common(events: &[Event]) -> Option<Rate> {
+    let mut rates = events.iter().filter_map(|event| match event.source {
+        Source::Counter { rate, .. } => Some(rate),
+        Source::Probe { .. } | Source::Wait { .. } => None,
+    });
+    let first = rates.next()?;
+    rates.all(|rate| rate == first).then_some(first)
+}
+
 /// Returns which share of the requested rate is asked for, in parts of [`RateChange::WHOLE`].
-fn share(asked: &str, requested: Rate) -> Result<u32, String> {
+fn share(asked: &str, requested: Option<Rate>) -> Result<u32, String> {
     let share = match (asked.strip_suffix('%'), requested) {
         (Some(percent), _) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
-        (None, Rate::Frequency(own)) => asked.parse::<u64>().ok().map(|hz| hz as f64 / own as f64),
-        (None, Rate::Period(_)) => {
+        (None, Some(Rate::Frequency(own))) => asked.parse::<u64>().ok().map(|hz| hz as f64 / own as f64),
+        (None, Some(Rate::Period(_))) => {
             return Err("this recording has a period (-c) and no frequency: give a percentage, such as 50%"
                 .to_owned());
+        }
+        (None, None) => {
+            return Err(
+                "the events of this recording have no frequency, or several: give a percentage, such as 50%"
+                    .to_owned(),
+            );
         }
     };
     let share = share.ok_or_else(|| {
@@ -284,7 +307,7 @@ fn share(asked: &str, requested: Rate) -> Result<u32, String> {
             "`{asked}` is too far from the rate at the start: at least a thousandth of it, at most a thousand times as much"
         ));
     }
-    if let Rate::Frequency(own) = requested {
+    if let Some(Rate::Frequency(own)) = requested {
         check_rate((own as f64 * share).ceil() as u64).map_err(|error| error.to_string())?;
     }
     Ok((share * f64::from(RateChange::WHOLE)).round() as u32)
@@ -296,15 +319,19 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_frequency_or_a_percentage_of_that_at_the_start() {
-        let (hz, period) = (Rate::Frequency(99), Rate::Period(1_000));
+        let (hz, period) = (Some(Rate::Frequency(99)), Some(Rate::Period(1_000)));
         assert_eq!(share("99", hz), Ok(RateChange::WHOLE));
         assert_eq!(share("33", hz), Ok(333_333));
         assert_eq!(share("990", hz), Ok(10 * RateChange::WHOLE));
-        assert!(share("100000%", Rate::Frequency(100_000)).is_err_and(|why| why.contains("max_sample_rate")));
+        assert!(
+            share("100000%", Some(Rate::Frequency(100_000)))
+                .is_err_and(|why| why.contains("max_sample_rate"))
+        );
         assert_eq!((share("50%", hz), share("50%", period)), (Ok(500_000), Ok(500_000)));
         for wrong in ["", "x", "0", "-1", "0%", "nan%", "inf%", "0.01%", "200000%", "99Hz"] {
             assert!(share(wrong, hz).is_err(), "{wrong}");
         }
-        assert!(share("99", period).is_err());
+        assert!(share("99", period).is_err() && share("99", None).is_err());
+        assert_eq!(share("50%", None), Ok(500_000));
     }
 }

@@ -228,8 +228,8 @@ fn record_until(options: &Options, stop: &Stop) -> anyhow::Result<u8> {
     let (refused, counts, unfinished) = (AtomicBool::new(false), Counts::default(), AtomicUsize::new(0));
     let (counts, triggers) = (Arc::new(counts), Arc::<Triggers>::default());
     let asked = Arc::<Asked>::default();
-    let control =
-        control::listen((options, sampler.programs().is_some()), &counts, &triggers, &asked, queue.clone())?;
+    let settings = (options, &*events, sampler.programs().is_some());
+    let control = control::listen(settings, &counts, &triggers, &asked, queue.clone())?;
     let meter = Meter::new(options.budget, &keeper, &counts);
     let line = Line::new(options, &counts);
     // The exit code if the program of the command does not start.

@@ -27,6 +27,8 @@ pub(crate) struct Ended<'a> {
     /// None if it was written to stdout.
     pub(crate) path: Option<&'a Path>,
     pub(crate) elapsed: Duration,
+    /// How long of that the recorder paused.
+    pub(crate) paused: Duration,
     pub(crate) events: &'a [Event],
     pub(crate) cpus: usize,
     /// CPU time of the command, if there is one and it has ended.
@@ -71,11 +73,17 @@ pub(crate) fn lines(ended: &Ended<'_>) -> Vec<String> {
         );
     }
     let cpu_ns = receipt.user_cpu_ns + receipt.kernel_cpu_ns;
+    let sampled = match ended.paused.is_zero() {
+        true => String::new(),
+        false => {
+            format!(" ({:.1} s without pauses)", ended.elapsed.saturating_sub(ended.paused).as_secs_f64())
+        }
+    };
     let mut out = Vec::new();
     let mut line = |text: String| out.push(text);
     line(format!("recorded   {}", ended.path.map_or("to stdout".into(), shown)));
     line(format!(
-        "samples    {} in {seconds:.1} s, {} on {}; {lost}",
+        "samples    {} in {seconds:.1} s{sampled}, {} on {}; {lost}",
         count(receipt.samples),
         events.join(", "),
         things(ended.cpus as u64, "CPU")
@@ -157,6 +165,9 @@ fn why_none(ended: &Ended<'_>) -> String {
             duration(cpu.as_nanos() as u64),
             duration(period.as_nanos() as u64)
         ),
+        _ if !ended.paused.is_zero() => {
+            "the recorder paused, and the target did nothing while it sampled".to_owned()
+        }
         _ if is_timed => "the target was not on a CPU when a sample was due".to_owned(),
         _ => "the target did not run into one of these events".to_owned(),
     }
@@ -173,6 +184,7 @@ mod tests {
         lines(&Ended {
             path: Some(Path::new("x.icecore")),
             elapsed: Duration::from_millis(10_040),
+            paused: Duration::ZERO,
             events: &events,
             cpus: 2,
             command_cpu: Some(Duration::from_millis(3)),

@@ -117,6 +117,8 @@ pub struct Pumped {
     pub(crate) began_ns: u64,
     /// When sampling ended, ns `CLOCK_MONOTONIC`.
     pub(crate) end_ns: u64,
+    /// How long it took no samples of that, ns.
+    pub(crate) paused_ns: u64,
     /// The most bytes that waited in the ring at one time.
     pub(crate) ring_high_water_bytes: u64,
     /// The longest time between two checks for a reason to end.
@@ -214,6 +216,7 @@ impl Pump<'_> {
         sampler.disarm();
         let ring = sampler.ring(take_into(&taken))?;
         self.drain(sampler, &ring, &taken, &mut seen, &|| false);
+        let paused_ns = seen.paused_until(end_ns);
         let Progress { high_water, longest_pass, began_ns, .. } = seen;
         let has_begun = early.is_none();
         Ok(Pumped {
@@ -221,6 +224,7 @@ impl Pump<'_> {
             has_begun,
             began_ns,
             end_ns,
+            paused_ns,
             ring_high_water_bytes: high_water,
             longest_without_look,
             longest_pass,
@@ -291,7 +295,7 @@ impl Pump<'_> {
             let turn = Some(files.turn(at_ns, sampler, std::mem::take(&mut seen.high_water)));
             self.offer(Chunk { turn, ..Chunk::default() }, seen, is_over);
             readers.census.begin_file();
-            seen.began_ns = at_ns;
+            seen.begin_file(at_ns);
         }
     }
 

@@ -53,7 +53,7 @@ impl Pump<'_> {
         }
         varying.sample_share(step.share);
         seen.rates.push(step.at(time_ns));
-        seen.is_paused = pauses;
+        seen.pause(pauses, time_ns);
         tempo.taken(Instant::now());
         Ok(())
     }

@@ -67,6 +67,9 @@ pub struct Progress {
     pub(super) again: Option<Again>,
     pub(super) shrinks: bool,
     pub(super) is_paused: bool,
+    /// Since when it pauses, ns `CLOCK_MONOTONIC`, if it does, and how long it paused before, since the current file began.
+    pub(super) paused_since_ns: Option<u64>,
+    pub(super) paused_ns: u64,
     /// When sampling, or the current file, began, ns `CLOCK_MONOTONIC`.
     pub(super) began_ns: u64,
     /// Records that were made before the pump ran, in the format of the ring.
@@ -81,6 +84,7 @@ impl Default for Progress {
         let (losses, high_water, news, reports, lacks_reports) = Default::default();
         let (readings, records, unsent, longest_pass) = Default::default();
         let (rates, again, shrinks, is_paused, began_ns) = Default::default();
+        let (paused_since_ns, paused_ns) = Default::default();
         let look_in = LOOK_EVERY;
         Self {
             losses,
@@ -94,6 +98,8 @@ impl Default for Progress {
             again,
             shrinks,
             is_paused,
+            paused_since_ns,
+            paused_ns,
             began_ns,
             records,
             unsent,
@@ -116,6 +122,26 @@ impl Progress {
             fill = fill.max(drained.fill);
         }
         fill
+    }
+
+    /// Notes that it pauses from a moment on, or samples, ns `CLOCK_MONOTONIC`.
+    pub(super) fn pause(&mut self, pauses: bool, at_ns: u64) {
+        let since_ns = if pauses { self.paused_since_ns.or(Some(at_ns)) } else { None };
+        if let Some(since_ns) = self.paused_since_ns.filter(|_| !pauses) {
+            self.paused_ns += at_ns.saturating_sub(since_ns);
+        }
+        (self.paused_since_ns, self.is_paused) = (since_ns, pauses);
+    }
+
+    /// Notes that another file begins.
+    pub(super) fn begin_file(&mut self, at_ns: u64) {
+        (self.began_ns, self.paused_ns) = (at_ns, 0);
+        self.paused_since_ns = self.paused_since_ns.map(|_| at_ns);
+    }
+
+    /// Returns how long it has paused since the current file began, ns.
+    pub(super) fn paused_until(&self, now_ns: u64) -> u64 {
+        self.paused_ns + self.paused_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// Returns how long to sleep now.

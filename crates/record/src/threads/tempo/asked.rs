@@ -50,7 +50,7 @@ impl Asked {
     }
 
     /// Returns how often somebody wants it to sample.
-    pub(super) fn wish(&self) -> Wish {
+    pub(crate) fn wish(&self) -> Wish {
         self.state().wish
     }
 

@@ -143,7 +143,7 @@ impl Ledger {
     /// Notes that sampling went on, or pauses.
     pub(super) fn changed(&mut self, goes_on: bool, now: Instant) {
         self.next_change = now + CHANGE_EVERY;
-        self.rests_since = (!goes_on).then_some(now);
+        self.rests_since = (!goes_on).then(|| self.rests_since.unwrap_or(now));
         if goes_on {
             self.steady = Entry { at: now, ..self.last };
         }

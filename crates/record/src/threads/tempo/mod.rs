@@ -56,7 +56,8 @@ pub(crate) struct Tempo<'a> {
     duty: Option<Duty>,
     ledger: Option<Ledger>,
     began: Instant,
-    wish: Wish,
+    /// The share that somebody wanted when the recorder sampled last.
+    wanted: u32,
     now: Step,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Tempo<'a> {
     /// Begins at a moment at which the recorder samples as often as was asked for.
     pub(crate) fn begin(asked: &'a Asked, duty: Option<Duty>, budget: Budget, now: Instant) -> Self {
         let ledger = budget.is_limited().then(|| Ledger::new(budget, now));
-        Self { asked, duty, ledger, began: now, wish: Wish::default(), now: Step::default() }
+        Self { asked, duty, ledger, began: now, wanted: RateChange::WHOLE, now: Step::default() }
     }
 
     /// Looks at what has changed; `used` returns what the recorder has used so far. Returns the next step if there is one.
@@ -72,8 +73,12 @@ impl<'a> Tempo<'a> {
         let verdict = self.ledger.as_mut().map(|ledger| ledger.look(now, used));
         let wish = self.asked.wish();
         let step = self.step(now, wish, verdict.unwrap_or_default());
-        self.wish = wish;
-        if step.share == self.now.share {
+        if step.share > 0 {
+            self.wanted = wish.share;
+        }
+        // Somebody may ask for the pause that there is.
+        let is_asked = |step: Step| step.cause == RateCause::CONTROL;
+        if step.share == self.now.share && (step.share > 0 || is_asked(step) == is_asked(self.now)) {
             self.asked.answer(self.now);
             return None;
         }
@@ -124,7 +129,7 @@ impl<'a> Tempo<'a> {
         if verdict.share < RateChange::WHOLE {
             return Step::of(verdict, share);
         }
-        let is_asked = wish != self.wish || self.now.cause == RateCause::CONTROL;
+        let is_asked = wish.share != self.wanted || self.now.cause == RateCause::CONTROL;
         match self.now.cause {
             _ if is_asked => Step { share, cause: RateCause::CONTROL, measured: wish.by.into(), limit: 0 },
             RateCause::DUTY => Step { share, cause: RateCause::DUTY, measured: 0, limit: 0 },
@@ -164,6 +169,29 @@ mod tests {
         let (on, off) = ((RateChange::WHOLE, RateCause::DUTY), (0, RateCause::DUTY));
         let expected = [(20, off), (50, on), (70, off), (100, on)];
         assert_eq!(steps, expected.map(|(at, (share, cause))| (at, share, cause)));
+    }
+
+    #[test]
+    fn what_is_asked_for_in_a_pause_is_so_after_it_and_said_to_be() {
+        let (asked, begin) = (Asked::default(), Instant::now());
+        let duty = Some(Duty { on: 2 * S, every: 4 * S });
+        let mut tempo = Tempo::begin(&asked, duty, Budget::default(), begin);
+        let mut at = |second: u32| {
+            let step = tempo.look(begin + S * second, none);
+            step.map(|step| (step.share, step.cause, step.measured))
+        };
+        let fifth = RateChange::WHOLE / 5;
+        assert_eq!(at(2), Some((0, RateCause::DUTY, 0)));
+        let _rate = asked.ask(7, |wish| wish.share = fifth);
+        assert_eq!(at(3), None, "the pause is that of the duty");
+        assert_eq!(at(4), Some((fifth, RateCause::CONTROL, 7)));
+        assert_eq!(at(6), Some((0, RateCause::DUTY, 0)));
+        let _stop = asked.ask(8, |wish| wish.is_stopped = true);
+        assert_eq!(at(7), Some((0, RateCause::CONTROL, 8)));
+        assert_eq!(at(9), None, "it would sample");
+        let _start = asked.ask(9, |wish| wish.is_stopped = false);
+        assert_eq!(at(11), Some((0, RateCause::DUTY, 0)));
+        assert_eq!(at(12), Some((fifth, RateCause::DUTY, 0)));
     }
 
     #[test]
