@@ -86,25 +86,29 @@ pub fn finds(command: &mut Command, endpoint: SocketAddr) {
     command.env("AWS_ENDPOINT_URL", format!("http://{endpoint}")).env("NO_PROXY", "127.0.0.1");
 }
 
-/// Passes connections on, and ends two of three after some bytes of what the server says, or of what it is told; the third one after so many
-/// bytes of the latter. Returns where, and how many were ended.
-pub fn cutting(server: SocketAddr, third: u64) -> (SocketAddr, Arc<AtomicU64>) {
+/// Ends two of three connections after some bytes of what the server is told, or of what it says: within the head, within the body, and behind
+/// both. See [`cutting`].
+pub fn two_of_three(number: u64) -> [u64; 2] {
+    let after = (number * 7_919) % 12_000;
+    match number % 3 {
+        0 => [u64::MAX, u64::MAX],
+        1 => [after, u64::MAX],
+        _ => [u64::MAX, after],
+    }
+}
+
+/// Passes connections on. Of each, by its number, it passes at most so many bytes to the server, and so many back. Returns where, and how many
+/// were ended.
+pub fn cutting(server: SocketAddr, budgets: fn(u64) -> [u64; 2]) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let cut = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&cut);
     thread::spawn(move || {
-        for (number, client) in listener.incoming().enumerate() {
+        for (number, client) in (0..).zip(listener.incoming()) {
             let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { continue };
-            // Within the head, within the body, and behind both.
-            let after = (number as u64 * 7_919) % 12_000;
-            let budgets = match number % 3 {
-                0 => [third, u64::MAX],
-                1 => [after, u64::MAX],
-                _ => [u64::MAX, after],
-            };
             let ways = [(&client, &server), (&server, &client)];
-            for ((from, to), budget) in ways.into_iter().zip(budgets) {
+            for ((from, to), budget) in ways.into_iter().zip(budgets(number)) {
                 let (mut from, mut to) =
                     (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
                 let counted = Arc::clone(&counted);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use icecore_tests::bucket::{Server, cutting, finds};
+use icecore_tests::bucket::{Server, cutting, finds, two_of_three};
 use icecore_tests::inside::json;
 use icecore_tests::machine::program;
 use icecore_tests::synthetic::Fleet;
@@ -109,7 +109,7 @@ fn an_archive_in_a_bucket_answers_as_one_in_a_folder() {
 fn connections_that_end_at_any_byte_lose_nothing() {
     let (server, dir) = (Server::start(), FLEET.archived());
     let (at, path) = (server.address, dir.path());
-    let (cut_at, cut) = cutting(at, u64::MAX);
+    let (cut_at, cut) = cutting(at, two_of_three);
     assert_eq!(count(&told(path, cut_at, "archive s3://fleet/a add DIR/fleet"), "added"), 12);
     for action in ["compact", "prune host=web-02", "gc"] {
         for archive in ["DIR/archive", "s3://fleet/a"] {

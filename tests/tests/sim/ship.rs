@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use icecore_tests::bucket::{Server, cutting};
+use icecore_tests::bucket::{Server, cutting, two_of_three};
 use icecore_tests::inside::json;
 use icecore_tests::machine::{Host, program, text, wait_until};
 use icecore_tests::synthetic::Fleet;
@@ -212,7 +212,7 @@ fn a_recording_that_is_shipped_to_an_archive_is_added_to_it() {
 fn files_come_into_a_bucket_whole_wherever_connections_end() {
     let (server, both) = (Server::start(), Both::new());
     let (path, at) = (both.dir.path(), server.address);
-    let (cut_at, _) = cutting(at, u64::MAX);
+    let (cut_at, _) = cutting(at, two_of_three);
     let files: Vec<String> = both.files.iter().map(|file| file.display().to_string()).collect();
     let line = format!("ship --json s3://fleet/web {}", files.join(" "));
     // Each request is tried six times, and two of three connections are cut.
