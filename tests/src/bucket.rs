@@ -86,8 +86,8 @@ pub fn finds(command: &mut Command, endpoint: SocketAddr) {
     command.env("AWS_ENDPOINT_URL", format!("http://{endpoint}")).env("NO_PROXY", "127.0.0.1");
 }
 
-/// Ends two of three connections after some bytes of what the server is told, or of what it says: within the head, within the body, and behind
-/// both. See [`cutting`].
+/// Leaves one of three connections whole. The second ends after some bytes of its requests, the third after some bytes of its answers, each
+/// pair after another number of bytes. For [`cutting`].
 pub fn two_of_three(number: u64) -> [u64; 2] {
     let after = (number * 7_919) % 12_000;
     match number % 3 {

@@ -16,6 +16,7 @@ use icecore_profile::named::waits::Waker;
 use icecore_profile::named::{Profile, ProfileRow, Taken, Thread};
 use icecore_profile::recording::events::{Meaning, is_drawn};
 use icecore_profile::recording::load::clean;
+use icecore_profile::recording::series::TOUCHING_NS;
 use icecore_profile::recording::spans::Spans;
 use icecore_text::name;
 
@@ -266,10 +267,13 @@ fn waits(profile: &Profile) -> Vec<Value> {
     profile.waits.iter().map(wait).collect()
 }
 
-/// When none sampled although the recording goes on: pairs of begin and end, in units.
+/// When no session sampled, from the begin of the first to the end of the last: pairs of begin and end, in units.
 fn unsampled(spans: &Spans, begin_ns: u64, unit_ns: u64) -> Vec<[f64; 2]> {
+    let ((first, last), ran) = (spans.hull_ns(), spans.ran_ns());
+    let from = [first].into_iter().chain(ran.iter().map(|ran| ran.1));
+    let to = ran.iter().map(|ran| ran.0).chain([last]);
     let at = |ns: u64| ns.saturating_sub(begin_ns) as f64 / unit_ns as f64;
-    spans.between_ns().into_iter().map(|(from, to)| [at(from), at(to)]).collect()
+    from.zip(to).filter(|(from, to)| to - from > TOUCHING_NS).map(|(from, to)| [at(from), at(to)]).collect()
 }
 
 /// The values of the counters of machines and processes: pairs of a time in units and a value.

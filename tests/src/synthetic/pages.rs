@@ -85,11 +85,12 @@ pub fn wide() -> Builder {
     b
 }
 
-/// Makes one thread that is sampled each millisecond from 0 to 500 ms and from 1,500 ms to 2 s; meanwhile the recorder pauses.
+/// Makes one thread that is sampled each millisecond from 0 to 500 ms and from 1,500 to 1,800 ms; meanwhile, and then until the
+/// end at 2 s, the recorder pauses.
 pub fn paused() -> Builder {
     let (mut b, image, task) = program("worker");
     name_functions(&mut b, image, [&b"work"[..]]);
-    for ms in (0..500).chain(1_500..2_000) {
+    for ms in (0..500).chain(1_500..1_800) {
         b.sample(ms * MS + MS / 2, 0, task, &[CODE + 0x10], &[]).weight = MS;
     }
     let row = |ms: u64, share: u32| RateChange {
@@ -99,7 +100,7 @@ pub fn paused() -> Builder {
         measured: 0,
         limit: 0,
     };
-    b.rates = vec![row(500, 0), row(1_500, RateChange::WHOLE)];
+    b.rates = vec![row(500, 0), row(1_500, RateChange::WHOLE), row(1_800, 0)];
     b
 }
 
