@@ -269,8 +269,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME/PERIOD", value_parser = budget::parse_duty)]
     pub duty: Option<Duty>,
 
-    /// Use no more than cpu=PERCENT of one CPU (programs in the kernel that sample included) and disk=SIZE/s over any ten seconds of sampling, and memory=SIZE:
-    /// the recorder samples less often or pauses, and the file says when, how often, and why. cpu=1%,memory=64M,disk=1M/s
+    /// Use no more than cpu=PERCENT of one CPU (programs in the kernel that sample included) and disk=SIZE/s over any ten seconds of
+    /// sampling, and memory=SIZE: the recorder samples less often or pauses, and the file says when, how often, and why.
+    /// cpu=1%,memory=64M,disk=1M/s
     #[arg(long, value_name = "LIMITS", value_parser = budget::parse)]
     pub budget: Option<Budget>,
 

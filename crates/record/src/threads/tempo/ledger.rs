@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Sampling is one part of what the recorder does; the other one, following tasks, grows with what happens on the machine. So it first samples
-//! less often; and where that does not help, or samples cannot be what takes the time, it pauses. A pause takes a little as well: after a whole window of it, nothing but that is in the
-//! account, and waiting for less is useless.
+//! less often; and where that does not help, or samples cannot be what takes the time, it pauses. A pause takes a little as well: after a
+//! whole window of it, nothing but that is in the account, and waiting for less is useless.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
