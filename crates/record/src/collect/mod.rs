@@ -31,6 +31,7 @@ use crate::machine::build_id;
 use crate::machine::identity::{Identity, MapFile};
 use crate::machine::memory_image::{self, MemoryImage};
 use crate::proc::maps;
+use crate::sys::rest;
 use crate::track::jit::{Interpreter, Made};
 use crate::track::tracker::Note;
 use files::{Carried, Carrier, Content, Extent, Omitted};
@@ -97,8 +98,9 @@ struct Held {
     identity: Identity,
     /// Where a process had it mapped last.
     place: MapFile,
-    /// When a process had it mapped for certain.
-    since: Instant,
+    /// When a process had it mapped for certain; `None`: it stays open until the recording's file ends, because to find its functions takes longer
+    /// than a budget allows.
+    since: Option<Instant>,
 }
 
 /// A file that may not be opened, and what the memory of a process has of it.
@@ -189,7 +191,7 @@ impl Collector {
             ImageKind::FILE => match self.room.hold(|| place.open(identity, &self.door)) {
                 Some(file) => {
                     let file = Arc::new(file);
-                    let (identity, since) = (identity.clone(), Instant::now());
+                    let (identity, since) = (identity.clone(), Some(Instant::now()));
                     SymbolSource::Held(Held { file, identity, place, since })
                 }
                 None if place.is_denied(identity, &self.door) => {
@@ -217,17 +219,25 @@ impl Collector {
 
     /// Closes the files that no process has mapped any more, after their functions that were hit were found.
     pub(crate) fn release(&mut self) {
+        if rest::is_needed() {
+            return;
+        }
         let now = Instant::now();
         let mut ended = Vec::new();
         for (image, source) in &mut self.sources {
             let SymbolSource::Held(held) = source else { continue };
-            if now.saturating_duration_since(held.since) >= MAX_HELD_FOR {
-                held.since = now;
+            if held.since.is_some_and(|since| now.saturating_duration_since(since) >= MAX_HELD_FOR) {
+                held.since = Some(now);
                 ended.extend((!held.place.is_mapped(&held.identity, &self.door)).then_some(*image));
             }
         }
         for image in ended {
-            self.find_in(image);
+            if rest::unless_needed(|| self.find_in(image)).is_none() {
+                if let Some(SymbolSource::Held(held)) = self.sources.get_mut(&image) {
+                    held.since = None;
+                }
+                continue;
+            }
             let Some(SymbolSource::Held(Held { file, identity, .. })) = self.sources.remove(&image) else {
                 continue;
             };
@@ -350,6 +360,9 @@ impl Collector {
                 Default::default()
             }
         };
+        if rest::must_end() {
+            return;
+        }
         let rule = |Rule { at, start, bias, bytes }| UnwindRule { image, at, start, bias, bytes };
         self.found.rules.extend(rules.into_iter().map(rule));
         let symbol = |Function { start, end, address, whole, names, file }| Symbol {

@@ -144,7 +144,8 @@ impl Reading<'_> {
             let known = known.filter(|known| !known.is_empty());
             let Some(known) = known else {
                 rest::rest();
-                if self.until.is_some_and(|until| rest::now() > until) {
+                // Who reads would try again after an interruption.
+                if rest::must_end() || self.until.is_some_and(|until| rest::now() > until) {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 let len = (into.len() - done).clamp(AHEAD, MAX_ANSWER) as u64;

@@ -12,6 +12,8 @@ static IS_NEEDED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// This thread does such work.
     static MAY: Cell<bool> = const { Cell::new(false) };
+    /// This thread does such work and cannot rest, because others wait for it; and whether it had to end.
+    static ENDS: Cell<Option<bool>> = const { Cell::new(None) };
     /// How long this thread has rested.
     static RESTED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
@@ -58,6 +60,26 @@ pub(crate) fn rest() {
     RESTED.set(RESTED.get() + begun.elapsed());
 }
 
+/// Does work that can wait in a thread for which others wait. Returns `None` if the work had to end before it was done, or did not begin: what it has
+/// read is not all.
+pub(crate) fn unless_needed<T>(work: impl FnOnce() -> T) -> Option<T> {
+    if is_needed() {
+        return None;
+    }
+    ENDS.set(Some(false));
+    let done = work();
+    (ENDS.take() == Some(false)).then_some(done)
+}
+
+/// Returns true if the work of this thread must end now, or had to. It is called often while files are read.
+pub(crate) fn must_end() -> bool {
+    let ends = ENDS.get().is_some_and(|ended| ended || is_needed());
+    if ends {
+        ENDS.set(Some(true));
+    }
+    ends
+}
+
 /// Returns the time without what this thread has rested: for limits of how long something may take.
 pub(crate) fn now() -> Instant {
     let now = Instant::now();
@@ -70,7 +92,18 @@ mod tests {
 
     #[test]
     fn a_thread_rests_until_it_need_not_and_its_limits_do_not_pass_meanwhile() {
-        need(true);
+        let ends = || {
+            unless_needed(|| {
+                (0..2)
+                    .map(|n| {
+                        need(n == 1);
+                        must_end()
+                    })
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!((ends(), must_end()), (None, false), "it ended in the middle");
+        assert_eq!(ends(), None, "it did not begin");
         // This thread may not.
         rest();
         let rested = std::thread::spawn(|| {
@@ -81,6 +114,7 @@ mod tests {
         });
         std::thread::sleep(Duration::from_millis(300));
         need(false);
+        assert_eq!(unless_needed(must_end), Some(false));
         let (lasted, is_in_time) = rested.join().expect("it rests");
         assert!(lasted >= Duration::from_millis(100) && is_in_time, "{lasted:?}");
     }
