@@ -244,7 +244,7 @@ impl Pump<'_> {
         let ring = sampler.ring(take_into(taken))?;
         let used = || (self.used)(sampler);
         let tempo = RefCell::new(tempo);
-        let is_over = || self.is_over(until) || tempo.borrow_mut().must_pause(Instant::now(), used);
+        let is_over = || self.is_over(until) || tempo.borrow_mut().is_due(Instant::now(), used);
         loop {
             if !seen.is_paused {
                 self.read_accounts(false, taken, seen, readers);

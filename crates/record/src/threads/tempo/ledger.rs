@@ -20,8 +20,12 @@ use crate::settings::Budget;
 
 /// The time over which a budget holds.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How often the recorder looks at what it has used.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often the recorder looks at what it has used: the less of its budget is left, and the faster it goes, the sooner. The fastest use that it
+/// must expect at any moment is that of so many CPUs: programs at switches and tracepoints run on all of them.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+const FASTEST: f64 = 2.0;
+/// What less time has taken says little about what a rate takes.
+const SOONEST: Duration = Duration::from_millis(40);
 /// How often that is noted.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
 /// How often the rate is changed, and over what time the use is looked at for that.
@@ -96,6 +100,7 @@ pub(super) struct Ledger {
     budget: Budget,
     entries: VecDeque<Entry>,
     last: Entry,
+    next_look: Instant,
     /// The rate that the budget allows while the recorder does not pause.
     share: u32,
     verdict: Verdict,
@@ -118,6 +123,7 @@ impl Ledger {
             budget,
             entries: VecDeque::new(),
             last: begin,
+            next_look: now,
             share: RateChange::WHOLE,
             verdict: Verdict::default(),
             next_change: now + CHANGE_EVERY,
@@ -132,17 +138,35 @@ impl Ledger {
 
     /// Looks at what was used, and decides.
     pub(super) fn look(&mut self, now: Instant, used: impl FnOnce() -> Used) -> Verdict {
-        if !self.entries.is_empty() && now < self.last.at + LOOK_EVERY {
+        if now < self.next_look {
             return self.verdict;
         }
+        let before = self.last;
         self.note(Entry { at: now, used: used() });
         self.verdict = self.decide(now);
+        self.next_look = now + self.look_in(before);
         self.verdict
+    }
+
+    /// Returns how long the next look is away, at most.
+    pub(super) fn next_in(&self, now: Instant) -> Duration {
+        self.next_look.saturating_duration_since(now)
+    }
+
+    /// Returns how long it may take until so much is used that the recorder must pause, as far as the use since an earlier moment tells, or half of
+    /// that.
+    fn look_in(&self, before: Entry) -> Duration {
+        let (least, most) = LOOK_EVERY;
+        let Some(limit) = self.budget.cpu else { return least * 4 };
+        let room = (self.pause_at() - self.of_window().0) * WINDOW.as_secs_f64();
+        let speed = self.since(before, self.last.at) * 2.0;
+        let fastest = FASTEST * 1e6 / limit as f64;
+        Duration::try_from_secs_f64(room / speed.max(fastest)).unwrap_or(least).clamp(least, most)
     }
 
     /// Notes that sampling went on, or pauses.
     pub(super) fn changed(&mut self, goes_on: bool, now: Instant) {
-        self.next_change = now + CHANGE_EVERY;
+        (self.next_change, self.next_look) = (now + CHANGE_EVERY, now + LOOK_EVERY.0);
         self.rests_since = (!goes_on).then(|| self.rests_since.unwrap_or(now));
         if goes_on {
             self.steady = Entry { at: now, ..self.last };
@@ -224,7 +248,7 @@ impl Ledger {
         let from = self.entry_before(now, CHANGE_EVERY);
         let from = if from.at < self.steady.at { self.steady } else { from };
         let (part, share) = (self.since(from, now), f64::from(self.share));
-        if now < from.at + LOOK_EVERY * 2 || self.whole_until.is_some_and(|until| now < until) {
+        if now < from.at + SOONEST || self.whole_until.is_some_and(|until| now < until) {
             return;
         }
         let of_samples = self.of_samples(&from);
@@ -286,7 +310,7 @@ impl Ledger {
 
     /// Returns the largest part of a budget that was used since an earlier moment, if it were used so all the time.
     fn since(&self, from: Entry, now: Instant) -> f64 {
-        let seconds = (now - from.at).as_secs_f64().max(LOOK_EVERY.as_secs_f64());
+        let seconds = (now - from.at).as_secs_f64().max(LOOK_EVERY.0.as_secs_f64());
         self.cpu_part(&from).max(self.disk_part(&from)) / seconds
     }
 

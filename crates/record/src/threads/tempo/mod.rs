@@ -59,19 +59,23 @@ pub(crate) struct Tempo<'a> {
     /// The share that somebody wanted when the recorder sampled last.
     wanted: u32,
     now: Step,
+    /// What was wanted at the last look, and when the sampled or the other part of a period ends that was current then.
+    seen: (Wish, Option<Instant>),
 }
 
 impl<'a> Tempo<'a> {
     /// Begins at a moment at which the recorder samples as often as was asked for.
     pub(crate) fn begin(asked: &'a Asked, duty: Option<Duty>, budget: Budget, now: Instant) -> Self {
         let ledger = budget.is_limited().then(|| Ledger::new(budget, now));
-        Self { asked, duty, ledger, began: now, wanted: RateChange::WHOLE, now: Step::default() }
+        let seen = Default::default();
+        Self { asked, duty, ledger, began: now, wanted: RateChange::WHOLE, now: Step::default(), seen }
     }
 
     /// Looks at what has changed; `used` returns what the recorder has used so far. Returns the next step if there is one.
     pub(crate) fn look(&mut self, now: Instant, used: impl FnOnce() -> Used) -> Option<Step> {
         let verdict = self.ledger.as_mut().map(|ledger| ledger.look(now, used));
         let wish = self.asked.wish();
+        self.seen = (wish, self.duty.map(|duty| now + left_of_part(duty, now - self.began)));
         let step = self.step(now, wish, verdict.unwrap_or_default());
         if step.share > 0 {
             self.wanted = wish.share;
@@ -92,8 +96,12 @@ impl<'a> Tempo<'a> {
         self.ledger.iter_mut().for_each(|ledger| ledger.changed(self.now.share > 0, now));
     }
 
-    /// Returns true if the recorder must pause now, whatever waits; `used` as in [`Self::look`].
-    pub(crate) fn must_pause(&mut self, now: Instant, used: impl FnOnce() -> Used) -> bool {
+    /// Returns true if it should look now, whatever waits; `used` as in [`Self::look`].
+    pub(crate) fn is_due(&mut self, now: Instant, used: impl FnOnce() -> Used) -> bool {
+        let (wish, edge) = self.seen;
+        if edge.is_some_and(|edge| now >= edge) || self.asked.wish() != wish {
+            return true;
+        }
         let ledger = self.ledger.as_mut().filter(|_| self.now.share > 0);
         ledger.is_some_and(|ledger| ledger.look(now, used).share == 0)
     }
@@ -108,13 +116,11 @@ impl<'a> Tempo<'a> {
         self.ledger.as_mut().is_some_and(Ledger::take_shrink)
     }
 
-    /// Returns how long the next change by the clock is away, at most.
+    /// Returns how long the next change by the clock, or the next look at what was used, is away, at most.
     pub(crate) fn next_in(&self, now: Instant) -> Duration {
-        self.duty.map_or(Duration::MAX, |duty| {
-            let into = into_period(duty, now - self.began);
-            let end = if into < duty.on { duty.on } else { duty.every };
-            end - into
-        })
+        let by_duty = self.duty.map_or(Duration::MAX, |duty| left_of_part(duty, now - self.began));
+        let ledger = self.ledger.as_ref().filter(|_| self.now.share > 0);
+        by_duty.min(ledger.map_or(Duration::MAX, |ledger| ledger.next_in(now)))
     }
 
     fn step(&self, now: Instant, wish: Wish, verdict: Verdict) -> Step {
@@ -136,6 +142,13 @@ impl<'a> Tempo<'a> {
             _ => Step::of(verdict, share),
         }
     }
+}
+
+/// Returns how much of the sampled part of the current period is left, or after it of the other one.
+fn left_of_part(duty: Duty, passed: Duration) -> Duration {
+    let into = into_period(duty, passed);
+    let end = if into < duty.on { duty.on } else { duty.every };
+    end - into
 }
 
 /// Returns how much of the current period is over.
@@ -164,7 +177,10 @@ mod tests {
             let now = begin + S / 10 * tenth;
             let edge = now + tempo.next_in(now);
             assert!(edge > now && edge <= now + 3 * S);
-            steps.extend(tempo.look(now, none).map(|step| (tenth, step.share, step.cause)));
+            let was_due = tempo.is_due(now, none);
+            let step = tempo.look(now, none);
+            assert!(step.is_none() || was_due && !tempo.is_due(now, none), "{tenth}");
+            steps.extend(step.map(|step| (tenth, step.share, step.cause)));
         }
         let (on, off) = ((RateChange::WHOLE, RateCause::DUTY), (0, RateCause::DUTY));
         let expected = [(20, off), (50, on), (70, off), (100, on)];
@@ -200,7 +216,9 @@ mod tests {
         let mut tempo = Tempo::begin(&asked, None, Budget::default(), begin);
         assert_eq!(tempo.look(begin, none), None);
         let half = RateChange::WHOLE / 2;
+        assert!(!tempo.is_due(begin, none));
         let answer = asked.ask(7, |wish| wish.share = half);
+        assert!(tempo.is_due(begin, none));
         let step = tempo.look(begin, none);
         let expected = Step { share: half, cause: RateCause::CONTROL, measured: 7, limit: 0 };
         assert_eq!((step, answer.try_recv().ok()), (Some(expected), None), "it is not so yet");
