@@ -31,6 +31,7 @@
 #include "symbols.h"
 #include "probes.h"
 #include "tasks.h"
+#include "pauses.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -183,6 +183,8 @@ struct task_struct {
 	struct sched_entity se;
 	__u64 utime;
 	__u64 stime;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	__u64 start_time;
 	__u64 self_exec_id;
 	struct task_struct *group_leader;

@@ -36,10 +36,14 @@ const volatile __u32 most_waits = 0;
 const volatile __u32 off_cpu_event = 0;
 const volatile __u32 run_delay_event = 0;
 const volatile __u32 waker_event = 0;
-/* The recorder pauses: it gets no samples and no events of tasks. Targets are followed all the same. */
+/* The recorder pauses: it gets no samples and no events of tasks. Programs at switches and tracepoints are detached meanwhile, and those that
+ * follow tasks as well, unless the processes that are recorded are on a list. */
 bool is_paused = 0;
-/* Waits count from here on: since the recording began, or went on after a pause. */
+/* Waits count from here on: since the recording began, or went on after a pause; and how often it did. */
 __u64 waits_since_ns = 0;
+__u32 stretch = 0;
+/* Since when tasks are followed. */
+__u64 tasks_since_ns = 0;
 /* While the recorder samples less often than was asked for: one of so many of the hits that would be samples is one (0: each), and so long a part of a wait
  * must be to be kept for certain, ns. */
 __u32 rarer = 0;

@@ -53,13 +53,15 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	struct wait_begin begin;
 	struct waiting *waiting;
 	struct scratch *scratch;
+	bool is_known;
 	__u64 now, len, delay_before = DELAY_UNKNOWN;
 	__u32 slot;
 
 	if (!task || task->pid == 0 || is_on_cpu(task) || state_of(task) & TASK_DEAD)
 		return 0;
 	waiting = waiting_of(task);
-	if (waiting ? !waiting->began_ns : target_mode == TARGET_CGROUPS || !is_listed(task->tgid, task->pid))
+	is_known = waiting && is_known_still(waiting, task);
+	if (is_known ? !waiting->began_ns : !waiting && (target_mode == TARGET_CGROUPS || !is_listed(task->tgid, task->pid)))
 		return 0;
 	scratch = claim_scratch(&slot);
 	if (!scratch) {
@@ -69,11 +71,12 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	record = &scratch->wait;
 	now = bpf_ktime_get_ns();
 	begin_wait(record, task, now);
-	if (waiting) {
+	if (waiting)
+		record->epoch = waiting->epoch;
+	if (is_known) {
 		record->began_ns = began_since(waiting);
 		record->flags = record->began_ns == waits_since_ns ? WAIT_BEGAN_BEFORE : 0;
 		record->state = waiting->state;
-		record->epoch = waiting->epoch;
 		record->woken_by = waiting->woken_by;
 		delay_before = waiting->delay_before;
 	} else {
@@ -83,12 +86,12 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	}
 	record->flags |= WAIT_NOT_ENDED;
 	record->ready_ns = now;
-	if (!record->state && waiting)
+	if (!record->state && is_known)
 		record->ready_ns = record->began_ns;
 	else if (!state_of(task))
 		record->ready_ns = ready_since(task, record->began_ns, delay_before, now);
 	record->blocked_weight = weight_of_wait(passed(record->began_ns, record->ready_ns));
-	if (waiting && waiting->is_decided) {
+	if (is_known && waiting->is_decided) {
 		note_waker(record, waiting);
 		record->ready_ns = waiting->ready_ns;
 		record->blocked_weight = waiting->blocked_weight;
@@ -99,7 +102,7 @@ static __always_inline int write_waiting(struct bpf_iter__task *ctx, bool with_s
 	}
 	record->delay_weight = weight_of_wait(passed(record->ready_ns, now));
 	if (take_kernel)
-		walk_waiting(task, waiting, scratch);
+		walk_waiting(task, is_known ? waiting : 0, scratch);
 	if (record->blocked_weight || record->delay_weight) {
 		if (with_stack && take_waiting_stack(slot, scratch, task))
 			record->flags |= WAIT_HAS_STACK;

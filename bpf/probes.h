@@ -73,17 +73,24 @@ static __always_inline bool is_hit_wanted(void)
 	return is_wanted_here() && is_wanted(tgid_tid >> 32, (__u32)tgid_tid);
 }
 
+/* Returns true if a hit is nothing to us: in a pause only calls and returns are matched, for functions that are weighed by how long they take. */
+static __always_inline bool rests(__u32 event)
+{
+	struct choice *choice = is_paused ? bpf_map_lookup_elem(&choices, &event) : 0;
+
+	return choice && choice->argument != WEIGHT_DURATION;
+}
+
 /* A probe in a program was hit. */
 static __always_inline void sample_in_user(void *ctx, bool with_loop)
 {
 	struct scratch *scratch;
 	struct choice *choice;
-	__u32 event, slot;
+	__u32 event = EVENT_OF(ctx), slot;
 	__u64 weight;
 
-	if (!take_user || !is_hit_wanted())
+	if (!take_user || rests(event) || !is_hit_wanted())
 		return;
-	event = EVENT_OF(ctx);
 	weight = weigh(event, weight_by_registers(event, ctx));
 	choice = bpf_map_lookup_elem(&choices, &event);
 	if (!weight || !choice)
@@ -125,7 +132,9 @@ static __always_inline int sample_at_kprobe(void *ctx, bool with_loop)
 {
 	__u32 event = EVENT_OF(ctx);
 
-	return is_hit_wanted() ? sample_in_kernel(ctx, event, weight_by_registers(event, ctx), 0, with_loop, 0, 0) : 0;
+	if (rests(event) || !is_hit_wanted())
+		return 0;
+	return sample_in_kernel(ctx, event, weight_by_registers(event, ctx), 0, with_loop, 0, 0);
 }
 
 static __always_inline int sample_at_tracepoint(void *ctx, bool with_loop)

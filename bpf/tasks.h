@@ -89,7 +89,7 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 {
 	__u32 tgid = task->tgid, tid = task->pid, old = old_tid;
-	__u64 *renamed = bpf_map_lookup_elem(&renamed_ns, &tid);
+	__u64 *renamed = bpf_map_lookup_elem(&renamed_ns, &tid), now = bpf_ktime_get_ns();
 	__u8 live = TARGET_LIVE;
 
 	/* A thread that executes a program takes over the id of its process. */
@@ -105,7 +105,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	if (copy_mode == COPY_UNTRUSTED)
 		bpf_map_delete_elem(&trusted_tgids, &tgid);
 	if (is_followed(tgid))
-		send_task(RECORD_EXEC, task, renamed ? *renamed : bpf_ktime_get_ns(), task->comm, 0, 0, 0,
+		send_task(RECORD_EXEC, task, renamed && *renamed >= tasks_since_ns ? *renamed : now, task->comm, 0, 0, 0,
 			  !is_paused && is_first_exec(task) ? BPF_RB_FORCE_WAKEUP : wakeup_flags());
 	return 0;
 }

@@ -35,6 +35,9 @@ struct bpf_map {
 struct waiting {
 	/* When it left its CPU; 0 while it is on one. */
 	__u64 began_ns;
+	/* How often it had left a CPU in its life by then, by the kernel; and what tells it from other threads that have had its memory. */
+	__u64 switches;
+	__u64 start_time;
 	__u64 epoch;
 	/* How long it has waited for a CPU in its life when it began to wait, by the scheduler. */
 	__u64 delay_before;
@@ -46,6 +49,8 @@ struct waiting {
 	__u32 waker_tid;
 	char waker_comm[COMM_LEN];
 	__u32 state;
+	/* The stretch in which it was seen last (`stretch`). */
+	__u32 stretch;
 	__u8 woken_by;
 	__u8 is_decided;
 	/* The thread will take its user stack. */
@@ -211,6 +216,26 @@ static __always_inline __u64 ready_since(struct task_struct *task, __u64 began, 
 	return delay < passed(began, now) ? now - delay : began;
 }
 
+/* Returns how often a thread has left a CPU in its life. The kernel counts a switch before it calls programs. */
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+/* Returns true if what is known of a thread is so still. In a pause no program runs at switches: a thread that has left its CPU since it was
+ * seen last waits for something else now, or for the same again. */
+static __always_inline bool is_known_still(const struct waiting *waiting, struct task_struct *task)
+{
+	return waiting->stretch == stretch || (waiting->start_time == task->start_time && waiting->switches == switches_of(task));
+}
+
+/* Notes that a thread is seen. */
+static __always_inline void see(struct waiting *waiting, struct task_struct *task)
+{
+	waiting->stretch = stretch;
+	waiting->start_time = task->start_time;
+}
+
 /* Notes that the current thread leaves its CPU. */
 static __always_inline void leave_cpu(void *ctx, struct task_struct *prev, bool preempt, __u64 now, bool makes_copies)
 {
@@ -225,8 +250,10 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *prev, bool 
 	if (!waiting)
 		return;
 	/* The kernel did not tell that it got a CPU. */
-	if (waiting->began_ns)
+	if (waiting->began_ns && waiting->stretch == stretch)
 		count_loss(LOSS_MISSED_RUNS);
+	see(waiting, prev);
+	waiting->switches = switches_of(prev);
 	waiting->state = state;
 	waiting->woken_by = state ? WAKER_UNKNOWN : WAKER_NOBODY;
 	waiting->is_decided = 0;
@@ -424,11 +451,6 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 	if (tid == 0)
 		return;
 	waiting = waiting_of(next);
-	if (is_paused) {
-		if (waiting)
-			waiting->began_ns = 0;
-		return;
-	}
 	if (!waiting) {
 		/* Only the current task can be asked for its cgroup. */
 		if (target_mode == TARGET_CGROUPS || !is_wanted(tgid, tid))
@@ -437,6 +459,10 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 		is_first = 1;
 		if (!waiting)
 			return;
+	} else {
+		is_first = !is_known_still(waiting, next);
+	}
+	if (is_first) {
 		first = first_wait(next);
 		began = first.ns;
 		state = first.state;
@@ -447,10 +473,11 @@ static __always_inline void get_cpu(struct task_struct *next, __u64 now, bool wi
 			return;
 	}
 	waiting->began_ns = 0;
+	see(waiting, next);
 	if (!is_first && waiting->is_decided) {
 		ready = waiting->ready_ns;
 		blocked_weight = waiting->blocked_weight;
-		/* It was woken before, or in a pause. */
+		/* It was woken before a pause. */
 		if (ready < began) {
 			ready = began;
 			blocked_weight = 0;

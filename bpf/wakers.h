@@ -88,9 +88,9 @@ static __always_inline int wake(void *ctx, struct task_struct *woken, bool with_
 	struct scratch *scratch;
 	__u32 slot;
 
-	if (!waiting || !waiting->began_ns || !waiting->state || waiting->is_decided)
+	if (!waiting || !waiting->began_ns || !waiting->state || waiting->is_decided || !is_known_still(waiting, woken))
 		return 0;
-	weight = is_paused ? 0 : weight_of_wait(passed(began_since(waiting), now));
+	weight = weight_of_wait(passed(began_since(waiting), now));
 	waiting->blocked_weight = weight;
 	waiting->ready_ns = now;
 	waiting->is_decided = 1;

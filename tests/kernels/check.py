@@ -22,6 +22,18 @@ def check(holds, text):
         WRONG.append(text)
 
 
+def in_parts(name, event):
+    """How often `probed` hits an event in each sampled part: between two parts lies a longer time than between two hits."""
+    found = [json.loads(line) for line in report("samples", name, "--event", event).splitlines()]
+    times = sorted(row["time_ns"] for row in found if row["comm"] == "probed")
+    parts = []
+    for before, time in zip([None, *times], times):
+        if before is None or time - before > 300e6:
+            parts.append(0)
+        parts[-1] += 1
+    return parts
+
+
 def stacks(name, leaf=None):
     """User frames of the samples, by name; of those with `leaf` alone, if it is given."""
     rows = [json.loads(line) for line in report("samples", name).splitlines()]
@@ -37,7 +49,7 @@ summaries = {path.stem: json.loads(report("summary", path.stem)) for path in sor
 NAMES = ["recursion", "recursion-fp", "recursion-dwarf", "buffer", "buffer-dwarf", "alternate", "go", "in_step", "cgroup", "all"]
 # Since then, or earlier, tracepoints of system calls have registers of the kernel; 6.1 has those of the user.
 NO_USER_REGISTERS = [6, 12]
-EVENTS = ["uprobe", "tracepoint", "field", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "leaps", "usdt", "probed-waits", "waits", "wakers", "long-waits", "idle"]
+EVENTS = ["uprobe", "tracepoint", "field", "kprobe", "kretprobe", "fentry", "fexit", "overfull", "slept", "several", "return", "duration", "deep", "leaps", "usdt", "probed-waits", "waits", "wakers", "paused", "long-waits", "idle"]
 if "all" not in summaries:
     sys.exit(f"NO recordings: {', '.join(summaries)}")
 release = summaries["all"]["kernel_release"]
@@ -229,6 +241,9 @@ if has_events:
     walked = last.count("by_tables")
     by_tables = has_tree and version < [6, 18]
     check(walked > len(last) / 2 if by_tables else True, f"long-waits: {walked} of the last {len(last)} stacks were walked by unwind tables")
+    parts = [in_parts("paused", event) for event in ["fentry:hrtimer_nanosleep", "kprobe:hrtimer_nanosleep", "syscalls:sys_enter_clock_nanosleep", "off-cpu"]]
+    alike = all(len(of_event) == len(parts[0]) and all(abs(one - other) <= 3 for one, other in zip(of_event, parts[0])) for of_event in parts)
+    check(len(parts[0]) > 2 and alike, f"paused: the hits of each sampled part, by event: {parts}")
     idle = rows("idle", "--event", "off-cpu")
     for thread, function in [("idler", "idler"), ("waits", "main")]:
         own = [row for row in idle if row["comm"] == thread]

@@ -88,6 +88,7 @@ record usdt --max-event-rate 0 -e 'usdt:/bin/statics:sh*:*' -- statics 30
 record probed-waits --off-cpu-only=1ms --max-event-rate 0 -e uretprobe:/bin/waits:sleeps -e uretprobe:/bin/waits:reads -- waits 20 20
 record waits --off-cpu=1ms -F 99 -- waits 20 20
 record wakers --off-cpu=1ms --wakers -F 99 -- waits 20 20
+record paused -a --max-event-rate 0 --off-cpu=1ms --duty 300ms/800ms -e fentry:hrtimer_nanosleep -e kprobe:hrtimer_nanosleep -e syscalls:sys_enter_clock_nanosleep -- probed sleep 900
 record long-waits --off-cpu=1ms -F 99 -- waits 20 240
 waits 60000 1 idle &
 idle=$!

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context as _, bail};
 
 use crate::proc;
-use crate::settings::{Event, Of, OffCpu, Options, Place, Source};
+use crate::settings::{Event, Hook, Of, OffCpu, Options, Place, Source};
 use crate::sys::perf::{self, Counter, Rate};
 use crate::sys::queue::Queue;
 
@@ -20,6 +20,37 @@ pub enum Opened {
     Probe,
     /// Waits of threads: the program runs at every switch.
     Waits,
+}
+
+impl Opened {
+    /// Returns true if a pause detaches its program and attaches it again. Programs at switches have a way of their own, and counters stop. Kprobes and
+    /// probes in programs stay: to make them again takes privileges that the recorder has given up, and the file may be another one by then.
+    /// `has_links`: the kernel detaches a program from an event that stays open.
+    pub(super) fn can_rest(&self, event: &Event, has_links: bool) -> bool {
+        match self {
+            Self::Counters(_) | Self::Waits => false,
+            Self::Tracepoint(_) => has_links,
+            Self::Probe => {
+                let Source::Probe { place, .. } = &event.source else { return false };
+                matches!(place, Place::Kernel { hook: Hook::Call, .. })
+            }
+        }
+    }
+
+    /// Returns the same event for another attachment.
+    ///
+    /// # Errors
+    /// If no more files may be open.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Counters(fds) => {
+                Self::Counters(fds.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?)
+            }
+            Self::Tracepoint(fd) => Self::Tracepoint(fd.try_clone()?),
+            Self::Probe => Self::Probe,
+            Self::Waits => Self::Waits,
+        })
+    }
 }
 
 /// Returns the events that the user wants: without a choice cycles if the machine can count them, and a timer otherwise.

@@ -12,8 +12,8 @@ use super::sampler::{Sampler, StacksOfWaits, Walker};
 use super::unprivileged::Unprivileged;
 use crate::proc::cgroup::Cgroup;
 use crate::settings::{Event, Target};
-use crate::sys::poll;
 use crate::sys::usage::BpfRuns;
+use crate::sys::{clock, poll};
 
 /// The source of a recording.
 pub enum Feed<'obj> {
@@ -140,13 +140,26 @@ impl<'obj> Feed<'obj> {
         }
     }
 
-    /// Takes samples again.
-    pub(crate) fn go_on(&mut self) -> anyhow::Result<()> {
-        match self {
-            Self::Programs(sampler) => sampler.go_on(),
-            Self::Own(own) => own.arm_sampling()?,
+    /// Detaches in a pause what need not run in it. The kernel may take tens of milliseconds for that.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Programs(sampler) = self {
+            sampler.rest();
         }
-        Ok(())
+    }
+
+    /// Takes samples again; returns the moment from which on it does, ns `CLOCK_MONOTONIC`. `events` are those that were armed.
+    ///
+    /// # Errors
+    /// If the kernel refuses that.
+    pub(crate) fn go_on(&mut self, events: &[Event]) -> anyhow::Result<u64> {
+        match self {
+            Self::Programs(sampler) => sampler.go_on(events),
+            Self::Own(own) => {
+                let at_ns = clock::monotonic_ns();
+                own.arm_sampling()?;
+                Ok(at_ns)
+            }
+        }
     }
 
     /// Takes so many samples of what was asked for, in parts of [`RateChange::WHOLE`](icecore_format::records::RateChange::WHOLE). Events that
@@ -236,6 +249,11 @@ impl<'obj> Feed<'obj> {
     /// Reads how often the programs that sample ran, and their CPU time.
     pub(crate) fn runs(&self) -> BpfRuns {
         self.programs().map_or(BpfRuns::default(), Sampler::runs)
+    }
+
+    /// Reads how often the programs that follow tasks ran, and their CPU time.
+    pub(crate) fn runs_of_tasks(&self) -> BpfRuns {
+        self.programs().map_or(BpfRuns::default(), Sampler::runs_of_tasks)
     }
 }
 

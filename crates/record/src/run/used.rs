@@ -32,10 +32,11 @@ impl<'a> Meter<'a> {
     /// Returns what the recorder has used, as far as there is a budget of it.
     pub(super) fn used(&self, sampler: &Feed<'_>) -> Used {
         let Budget { cpu, memory, disk } = self.budget;
-        let programs = cpu.map_or(BpfRuns::default(), |_| sampler.runs());
+        let samples = cpu.map_or(BpfRuns::default(), |_| sampler.runs());
+        let of_own = || clock::own_cpu_ns() + self.of_readers() + samples.ns + sampler.runs_of_tasks().ns;
         Used {
-            cpu_ns: cpu.map_or(0, |_| clock::own_cpu_ns() + self.of_readers() + programs.ns),
-            runs: programs.count,
+            cpu_ns: cpu.map_or(0, |_| of_own()),
+            runs: samples.count,
             disk_bytes: disk.map_or(0, |_| self.counts.written_bytes()),
             memory_bytes: memory.map_or(0, |_| usage::rss_bytes()),
         }

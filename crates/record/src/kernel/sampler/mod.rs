@@ -17,6 +17,7 @@ use libbpf_rs::query::{LinkInfo, LinkTypeInfo, PerfEventType};
 use libbpf_rs::{
     Iter, KprobeOpts, Link, MapCore, MapFlags, PerfEventOpts, ProgramMut, RingBuffer, RingBufferBuilder,
 };
+use rustc_hash::FxHashSet;
 
 use self::cgroups::Followed;
 use self::in_targets::InTargets;
@@ -25,7 +26,7 @@ use crate::kernel::wire;
 use crate::proc::scan;
 use crate::settings::{Edge, Event, Hook, InFile, Of, Place, Source, Target};
 use crate::skeleton::IcecoreSkel;
-use crate::skeleton::types::{loss_cause, target_state};
+use crate::skeleton::types::{loss_cause, target_mode, target_state};
 use crate::sys::clock;
 use crate::sys::perf::{self, Rate};
 use crate::sys::usage::{self, BpfRuns};
@@ -70,9 +71,15 @@ pub struct Sampler<'obj> {
     has_cgroups: bool,
     /// The number of events.
     events: usize,
-    links: Vec<Link>,
+    /// Attached programs that follow tasks.
+    tasks: Vec<Link>,
     /// Attached counters and probes.
     sampling: Vec<Link>,
+    /// Attached programs that a pause detaches, because they would run all the time: at switches, and others, with what attaches those of events
+    /// again.
+    switches: Vec<Link>,
+    resting: Vec<Link>,
+    can_rest: Vec<(usize, Opened)>,
     /// Makes probes in the processes of targets alone; `None` if there are none, or they are made in every process.
     in_targets: Option<InTargets>,
     /// Events that keep these probes in the processes of targets.
@@ -138,16 +145,16 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Attaches the programs that report fork, exec, exit and renaming.
+    /// Attaches the programs that report fork, exec, exit and renaming, and the end of memory that tasks had.
     pub fn arm_tasks(&mut self) -> anyhow::Result<()> {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.tasks_since_ns = clock::monotonic_ns();
+        }
         let programs = &self.skel.progs;
         let of_tasks =
             [&programs.on_fork, &programs.on_exec, &programs.on_rename, &programs.on_exit, &programs.on_free];
         for program in of_tasks.into_iter().chain(self.has_cgroups.then_some(&programs.on_mkdir_cgroup)) {
-            let link = program.attach();
-            let link =
-                link.with_context(|| format!("cannot attach `{}`", program.name().to_string_lossy()))?;
-            self.links.push(link);
+            self.tasks.push(attach(program)?);
         }
         Ok(())
     }
@@ -157,23 +164,54 @@ impl<'obj> Sampler<'obj> {
     /// # Errors
     /// If a probe cannot be made.
     pub fn arm_sampling(&mut self, events: &[Event], opened: Vec<Opened>) -> anyhow::Result<()> {
-        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.waits_since_ns = clock::monotonic_ns();
-        }
-        let ends = &self.skel.progs.on_end_of_process;
-        if ends.autoload() {
-            self.sampling.push(ends.attach().context("cannot follow the ends of processes")?);
-        }
-        // Clocks come last: making thousands of probes takes a while.
-        let mut all: Vec<_> = events.iter().zip(opened).enumerate().collect();
-        all.sort_by_key(|(_, (_, opened))| matches!(opened, Opened::Counters(_)));
-        for (number, (event, opened)) in all {
-            let attached = self.attach(number, event, opened);
-            let attached = attached.with_context(|| format!("cannot sample `{}`", event.name))?;
+        // Both came with Linux 5.15.
+        let has_links = self.skel.maps.rodata_data.is_some_and(|settings| settings.has_cookies);
+        let all = opened.into_iter().enumerate();
+        let (can_rest, all): (Vec<_>, Vec<_>) =
+            all.partition(|(number, opened)| opened.can_rest(&events[*number], has_links));
+        let (counters, probes): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, opened)| matches!(opened, Opened::Counters(_)));
+        self.can_rest = can_rest;
+        // Making thousands of probes takes a while.
+        self.attach_all(events, probes)?;
+        self.attach_resting(events)?;
+        self.attach_switches(events, clock::monotonic_ns())?;
+        self.attach_all(events, counters)
+    }
+
+    fn attach_all(&mut self, events: &[Event], all: Vec<(usize, Opened)>) -> anyhow::Result<()> {
+        for (number, opened) in all {
+            let attached = self.attach(number, &events[number], opened)?;
             self.sampling.extend(attached.links);
             self.opened.extend(attached.opened);
             self.counters.extend(attached.counters.into_iter().map(|counter| (number, counter)));
             self.notes.extend(attached.refused);
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs that a pause detaches at its end.
+    fn attach_resting(&mut self, events: &[Event]) -> anyhow::Result<()> {
+        let ends = &self.skel.progs.on_end_of_process;
+        if ends.autoload() {
+            self.resting.push(ends.attach().context("cannot follow the ends of processes")?);
+        }
+        for (number, opened) in &self.can_rest {
+            let opened = opened.again().context("cannot keep an event open")?;
+            self.resting.extend(self.attach(*number, &events[*number], opened)?.links);
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs at switches and wake-ups; waits count from a moment on, ns `CLOCK_MONOTONIC`.
+    fn attach_switches(&mut self, events: &[Event], since_ns: u64) -> anyhow::Result<()> {
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.waits_since_ns = since_ns;
+        }
+        for event in events {
+            let Source::Wait { of, .. } = event.source else { continue };
+            let link = self.attach_waits(of).with_context(|| format!("cannot sample `{}`", event.name))?;
+            self.switches.extend(link);
         }
         Ok(())
     }
@@ -185,6 +223,10 @@ impl<'obj> Sampler<'obj> {
 
     /// Attaches the program of an event.
     fn attach(&self, number: usize, event: &Event, opened: Opened) -> anyhow::Result<Attached> {
+        self.attach_one(number, event, opened).with_context(|| format!("cannot sample `{}`", event.name))
+    }
+
+    fn attach_one(&self, number: usize, event: &Event, opened: Opened) -> anyhow::Result<Attached> {
         let cookie = number as u64;
         let programs = self.programs();
         let Attached { mut links, mut counters, mut refused, opened: mut kept } = Attached::default();
@@ -235,8 +277,9 @@ impl<'obj> Sampler<'obj> {
                 }
                 links.extend(of_calls);
             }
-            (Opened::Waits, Source::Wait { of, .. }) => links.extend(self.attach_waits(*of)?),
-            (Opened::Probe | Opened::Waits, _) => bail!("bug: the event is of another kind"),
+            // They are attached at the moment from which on they count.
+            (Opened::Waits, _) => {}
+            (Opened::Probe, _) => bail!("bug: the event is of another kind"),
         }
         Ok(Attached { links, counters, refused, opened: kept })
     }
@@ -325,21 +368,66 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Takes no samples and reports no task events from now on. Targets are followed all the same.
+    /// Takes no samples and reports no task events from now on. Calls of functions that are weighed by how long they take are followed all the same.
     pub(crate) fn pause(&mut self) {
         self.counters.iter().for_each(|(_, counter)| perf::disable(*counter));
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
             data.is_paused = true;
         }
+        self.switches.clear();
     }
 
-    /// Takes samples and reports task events again.
-    pub(crate) fn go_on(&mut self) {
+    /// Detaches in a pause what need not run in it. The kernel may take tens of milliseconds for that. Targets on a list are followed all the same.
+    pub(crate) fn rest(&mut self) {
+        self.resting.clear();
+        let Some(settings) = &self.skel.maps.rodata_data else { return };
+        let lists = [target_mode::TARGET_PROCESSES, target_mode::TARGET_THREADS];
+        if !lists.contains(&target_mode(settings.target_mode)) && self.look_at_listed(true).is_ok() {
+            self.tasks.clear();
+        }
+    }
+
+    /// Notes who is on the lists of processes, or takes those from them who have changed since that was noted (bpf/pauses.h).
+    fn look_at_listed(&mut self, notes: bool) -> anyhow::Result<()> {
         if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
-            data.waits_since_ns = clock::monotonic_ns();
+            data.notes_processes = notes;
+        }
+        let link = attach(&self.skel.progs.on_every_listed)?;
+        let mut threads = Vec::new();
+        Iter::new(&link)?.read_to_end(&mut threads).context("cannot look at all processes")?;
+        if !notes && self.skel.maps.rodata_data.is_some_and(|settings| settings.wait_ns > 0) {
+            let there: FxHashSet<&[u8]> = threads.chunks_exact(size_of::<u64>()).collect();
+            let waits = &self.skel.maps.waits;
+            let gone: Vec<Vec<u8>> = waits.keys().filter(|key| !there.contains(&key[..])).collect();
+            for key in gone {
+                let maps = &self.skel.maps;
+                for map in [waits as &dyn MapCore, &maps.wait_copies, &maps.wait_functions] {
+                    let _ = map.delete(&key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes samples and reports task events again; returns the moment from which on it does, ns `CLOCK_MONOTONIC`. `events` are those that were
+    /// armed.
+    ///
+    /// # Errors
+    /// If a program cannot be attached again.
+    pub(crate) fn go_on(&mut self, events: &[Event]) -> anyhow::Result<u64> {
+        if self.tasks.is_empty() {
+            self.arm_tasks()?;
+            self.look_at_listed(false)?;
+        }
+        self.attach_resting(events)?;
+        let at_ns = clock::monotonic_ns();
+        if let Some(data) = self.skel.maps.bss_data.as_deref_mut() {
+            data.stretch = data.stretch.wrapping_add(1);
             data.is_paused = false;
         }
+        self.attach_switches(events, at_ns)?;
         self.counters.iter().for_each(|(_, counter)| _ = perf::enable(*counter));
+        Ok(at_ns)
     }
 
     /// Takes so many samples of what was asked for. `events` are those that were armed.
@@ -368,6 +456,8 @@ impl<'obj> Sampler<'obj> {
             self.missed_by_kprobes += self.sampling.iter().map(missed_by_kprobe).sum::<u64>();
         }
         self.sampling.clear();
+        self.switches.clear();
+        self.resting.clear();
         self.opened.clear();
         self.in_targets.iter().for_each(InTargets::remove);
         self.counters.clear();
@@ -377,7 +467,7 @@ impl<'obj> Sampler<'obj> {
     pub(crate) fn disarm(&mut self) {
         // Sampling ends first, so that no sample is of a task whose events are no longer reported.
         self.disarm_sampling();
-        self.links.clear();
+        self.tasks.clear();
     }
 
     /// Returns the descriptors of an event's counters, one for each CPU. They stay open until [`Self::disarm_sampling`].
@@ -458,6 +548,21 @@ impl<'obj> Sampler<'obj> {
         (0..self.events as u8).map(move |event| (event, count(event)))
     }
 
+    /// Reads how often the programs that follow tasks ran, and their CPU time.
+    pub(crate) fn runs_of_tasks(&self) -> BpfRuns {
+        let all = &self.skel.progs;
+        let of_tasks = [
+            &all.on_fork,
+            &all.on_exec,
+            &all.on_rename,
+            &all.on_exit,
+            &all.on_free,
+            &all.on_mkdir_cgroup,
+            &all.on_end_of_process,
+        ];
+        runs(of_tasks.into_iter())
+    }
+
     /// Reads how often the programs that sample ran, and their CPU time.
     pub(crate) fn runs(&self) -> BpfRuns {
         let Programs { counter, tracepoint, kprobe, uprobe } = self.programs();
@@ -471,9 +576,7 @@ impl<'obj> Sampler<'obj> {
         ];
         let of_events = [counter, tracepoint, kprobe, uprobe, &all.kprobe_of_call, &all.uprobe_of_call];
         let of_calls = self.called().map(|(_, program)| program);
-        let loaded =
-            of_events.into_iter().chain(of_waits).chain(of_calls).filter(|program| program.autoload());
-        loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
+        runs(of_events.into_iter().chain(of_waits).chain(of_calls))
     }
 
     fn programs(&self) -> Programs<'_, 'obj> {
@@ -493,6 +596,16 @@ impl<'obj> Sampler<'obj> {
             },
         }
     }
+}
+
+fn attach(program: &ProgramMut<'_>) -> anyhow::Result<Link> {
+    program.attach().with_context(|| format!("cannot attach `{}`", program.name().to_string_lossy()))
+}
+
+/// Reads how often those of some programs that are loaded ran, and their CPU time.
+fn runs<'a, 'obj: 'a>(programs: impl Iterator<Item = &'a ProgramMut<'obj>>) -> BpfRuns {
+    let loaded = programs.filter(|program| program.autoload());
+    loaded.map(|program| usage::bpf_runs(program.as_fd().as_raw_fd())).sum()
 }
 
 /// Lists the ids in a list of targets that have not ended.

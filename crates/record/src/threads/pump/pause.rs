@@ -37,10 +37,11 @@ impl Pump<'_> {
                 sampler.open_waits(&mut |record| keep(taken, record));
                 // All samples are older than the pause.
                 time_ns = clock::monotonic_ns();
+                sampler.rest();
             }
             (true, false) => {
                 self.queues.iter().for_each(|queue| queue.listen(true));
-                sampler.go_on()?;
+                time_ns = sampler.go_on(self.events)?;
                 // Without programs, tasks are reported in pauses as well.
                 if sampler.programs().is_some() {
                     let since_ns = clock::monotonic_ns();
