@@ -150,6 +150,26 @@ fn filters_of_time_hold_for_rates_and_pauses() {
 }
 
 #[test]
+fn who_asks_for_a_pause_alone_is_told_that_nobody_sampled() {
+    let dir = tempfile::tempdir().expect("a folder");
+    written(dir.path());
+    for view in ["top", "tree", "depth", "missing", "flame", "diff DIR/r.icecore"] {
+        for (options, why) in [
+            ("--from 12 --to 20", Some("no samples: the recorder paused all that time (duty)")),
+            ("--comm other", Some("no samples: the filters leave none")),
+            ("--from 8 --to 20", None),
+        ] {
+            let (_, out, err) = typed(dir.path(), &format!("{view} DIR/r.icecore {options}"));
+            let shown = out + &err;
+            match why {
+                Some(why) => assert!(shown.contains(why), "{view} {options}: {shown}"),
+                None => assert!(!shown.contains("no samples"), "{view} {options}: {shown}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_timeline_divides_by_the_sampled_time_and_has_no_value_in_a_pause() {
     let dir = tempfile::tempdir().expect("a folder");
     written(dir.path());

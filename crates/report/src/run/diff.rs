@@ -15,6 +15,7 @@ use crate::base::progress::watch;
 use crate::cli::{CODE, Diff, DiffUnit, Global, Measure, Select, Stretch};
 use crate::input;
 use crate::views::diff;
+use crate::views::rates::no_samples;
 use crate::views::unmatched::unmatched;
 use icecore_analysis::compare::By as DiffBy;
 use icecore_analysis::compare::noise::SLICES;
@@ -232,8 +233,7 @@ fn name<'a>(
 fn refuse(reports: &[Report<'_>]) -> anyhow::Result<()> {
     for report in reports {
         if report.profile.whole().weight == 0 {
-            let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
-            bail!("cannot compare `{}`: it has no samples{why}", report.loaded.path.display());
+            bail!("cannot compare `{}`: it has {}", report.loaded.path.display(), no_samples(report));
         }
         let (first, other) = (&reports[0].profile.measure.unit, &report.profile.measure.unit);
         if first != other {

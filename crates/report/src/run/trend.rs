@@ -10,6 +10,7 @@ use super::{Streams, emit, screen};
 use crate::cli::{Global, Sort, Trend};
 use crate::input;
 use crate::views;
+use crate::views::rates::no_samples;
 use icecore_analysis::compare::Metric;
 use icecore_analysis::compare::noise::SLICES;
 use icecore_analysis::matching::twins;
@@ -101,8 +102,7 @@ fn recorded(
     let named = loaded.name(search, servers, &Unwatched);
     let report = loaded.report(&named.located, named.names);
     if report.profile.whole().weight == 0 {
-        let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
-        bail!("cannot follow `{}`: it has no samples{why}", path.display());
+        bail!("cannot follow `{}`: it has {}", path.display(), no_samples(&report));
     }
     let (by, physical, function) = (options.by, options.physical, options.function.clone());
     let metric = if options.sort == Sort::Own { Metric::Own } else { Metric::Total };

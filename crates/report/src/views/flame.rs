@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::events::weight_of_stacks;
 use super::export::{Export, by_extension};
 use super::folded::{Labels, MergedStacks, Shape};
+use super::rates::no_samples;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
 use crate::cli::{Select, Weight, root};
@@ -176,8 +177,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     }
     let whole = report.profile.whole();
     if whole.samples == 0 {
-        let why = if report.filtered.is_some() { ": the filters leave none" } else { "" };
-        return Err(Error::Refused(format!("cannot draw a graph of no samples{why}")));
+        return Err(Error::Refused(format!("cannot draw a graph of {}", no_samples(report))));
     }
     let title = options.title.as_ref().map_or_else(|| title(report), |title| clean(title.as_bytes()).into());
     let labels = Labels::own(&report.profile.names, true);

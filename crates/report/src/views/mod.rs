@@ -18,7 +18,7 @@ mod left_out;
 mod lost;
 pub mod missing;
 mod owners;
-mod rates;
+pub(crate) mod rates;
 pub mod samples;
 pub mod summary;
 pub mod timeline;

@@ -1,12 +1,26 @@
 //! Changes of the sampling rate, and pauses.
 
 use icecore_format::records::{RateCause, RateChange};
+use icecore_profile::named::pipeline::Report;
 use icecore_profile::recording::filter::Filter;
 use icecore_profile::recording::load::Tables;
 use icecore_profile::recording::load::parts::Part;
 use icecore_profile::recording::rates::Rates;
+use icecore_profile::recording::spans::Spans;
 use icecore_text::quantity::{bytes, count, duration, percent, utc};
 use serde::Serialize;
+
+/// Says that a report has no samples, and why, as far as that is known.
+pub(crate) fn no_samples(report: &Report<'_>) -> String {
+    let spans = Spans::new(&report.loaded.tables, &report.loaded.filter);
+    match spans.pauses().first() {
+        Some(pause) if spans.sum_ns() == 0 => {
+            format!("no samples: the recorder paused all that time ({})", pause.cause.name())
+        }
+        _ if report.filtered.is_some() => "no samples: the filters leave none".to_owned(),
+        _ => "no samples".to_owned(),
+    }
+}
 
 /// From a moment on the recorder samples so often.
 #[derive(Debug, Serialize)]

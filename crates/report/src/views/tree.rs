@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::rates::no_samples;
 use super::{Needs, Result, Screen, Shown, View};
 use crate::cli::{Select, root, share_percent};
 use icecore_profile::named::Amount;
@@ -131,7 +132,7 @@ impl<'a> TreeView<'a> {
         page.gap();
         if self.root.children.is_empty() {
             let why = if whole.samples == 0 {
-                "no samples"
+                &no_samples(report)
             } else {
                 "no branch is that heavy: lower --min-percent"
             };

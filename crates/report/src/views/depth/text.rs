@@ -6,6 +6,7 @@ use super::Depth;
 use super::rows::{Figures, GroupRow, LinkRow, Range};
 use crate::views::owners::columns as owner_columns;
 use crate::views::preface_of_samples;
+use crate::views::rates::no_samples;
 use icecore_analysis::quality::count as count_lost;
 use icecore_analysis::settings::Settings;
 use icecore_profile::named::Taken;
@@ -29,7 +30,8 @@ impl Depth {
         preface_of_samples(report, self.samples, page);
         page.gap();
         if self.groups.is_empty() {
-            page.line(if self.samples == 0 { "no samples" } else { "no frames" });
+            let why = if self.samples == 0 { &no_samples(report) } else { "no frames" };
+            page.line(why);
             return;
         }
         page.table(&self.group_table());

@@ -1,6 +1,7 @@
 //! Writes the page.
 
 use super::{LackingImage, Missing, Silent, Tried};
+use crate::views::rates::no_samples;
 use icecore_analysis::quality::runtimes::{self, Runtime};
 use icecore_format::records::EmbedMode;
 use icecore_profile::named::Amount;
@@ -16,7 +17,7 @@ impl Missing {
         super::super::preface(report, Amount { samples: whole.samples, weight: whole.weight }, page);
         page.gap();
         let Some(named_share) = self.named_share else {
-            page.line("no samples");
+            page.line(&no_samples(report));
             return;
         };
         page.item("named", &format!("{} of all frames", percent(named_share)));

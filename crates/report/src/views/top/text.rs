@@ -6,6 +6,7 @@ use super::durations::{self, Durations};
 use super::subject::Value;
 use super::{Ranked, Top};
 use crate::cli::Sort;
+use crate::views::rates::no_samples;
 use icecore_profile::named::Amount;
 use icecore_profile::named::names::short;
 use icecore_profile::named::pipeline::Report;
@@ -23,7 +24,9 @@ impl Top {
         page.gap();
         if self.rows.is_empty() {
             let is_light = self.row_count > 0;
-            page.line(if is_light { "no row is that heavy: lower --min-percent" } else { "no samples" });
+            let why =
+                if is_light { "no row is that heavy: lower --min-percent" } else { &no_samples(report) };
+            page.line(why);
             return;
         }
         page.table(&self.table());
