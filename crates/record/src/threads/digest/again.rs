@@ -58,22 +58,27 @@ impl Digest {
             }
             return is_of_kernel;
         }
-        self.found_again(&Process { time_ns: since_ns, ..process });
-        self.tracker.prove(tgid, before_ns, true);
+        if self.found_again(&Process { time_ns: since_ns, ..process }) {
+            self.tracker.prove(tgid, before_ns, true);
+        } else {
+            self.unseen.seen.remove(&tgid);
+        }
         true
     }
 
-    /// Notes what a process has become in a pause. Only what is new becomes rows.
-    fn found_again(&mut self, process: &Process) {
+    /// Notes what a process has become in a pause. Only what is new becomes rows. Returns false if that must wait for the next time that the
+    /// recorder goes on.
+    fn found_again(&mut self, process: &Process) -> bool {
         let Process { time_ns, tgid, .. } = *process;
         let head = Head { time_ns, cpu: 0, tgid, tid: tgid, comm: &process.comm, cgroup_id: 0 };
         let Some(known) = self.tracker.comm(tgid).map(<[u8]>::to_vec) else {
-            return self.found(std::slice::from_ref(process));
+            self.found(std::slice::from_ref(process));
+            return true;
         };
         let moved = self.cgroups.found(tgid, &process.cgroup);
         self.moved(time_ns, moved);
         let (space, _) = self.tracker.latest(tgid);
-        let lines = self.shown(tgid, &space, &process.maps);
+        let Some(lines) = self.shown(tgid, &space, &process.maps) else { return false };
         // What the kernel shows every program in its own half says nothing.
         let own = lines.iter().filter(|(line, ..)| line.start <= i64::MAX as u64);
         let has = |wanted| own.clone().any(|(.., shown)| *shown == wanted);
@@ -82,7 +87,8 @@ impl Digest {
             self.mounts.event(&exec);
             self.tracker.event(&exec);
             self.interpreters.forget(tgid);
-            return self.has_mapped(process);
+            self.has_mapped(process);
+            return true;
         }
         if known != process.comm {
             self.tracker.event(&Event::Comm { head });
@@ -92,5 +98,6 @@ impl Digest {
             let row = row(time_ns, tgid, line, Origin::SCAN);
             self.mapped(row, identity, place(&row));
         }
+        true
     }
 }

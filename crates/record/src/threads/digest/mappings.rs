@@ -139,7 +139,7 @@ impl Digest {
             return self.give_up(tgid);
         }
         let (space, since_ns) = self.tracker.latest(tgid);
-        let lines = self.shown(tgid, &space, &text);
+        let Some(lines) = self.shown(tgid, &space, &text) else { return };
         // The process has ended.
         if lines.is_empty() {
             return;
@@ -159,18 +159,21 @@ impl Digest {
         self.tracker.prove(tgid, if was_right { before_ns } else { after_ns }, was_right);
     }
 
-    /// Compares what a process has mapped with its known address space.
+    /// Compares what a process has mapped with its known address space; `None` if that must wait, because the recorder has used most of its budget.
     pub(super) fn shown<'a>(
         &mut self,
         tgid: u32,
         space: &Space,
         maps: &'a [u8],
-    ) -> Vec<(MapsLine<'a>, Identity, Shown)> {
+    ) -> Option<Vec<(MapsLine<'a>, Identity, Shown)>> {
         let lines = maps::executable(maps).map(|line| {
+            if rest::is_needed() {
+                return None;
+            }
             let identity = self.identities.of_maps_line(tgid, &line);
             let images = self.tracker.images_of(&identity.path, identity.image());
             let shown = space.shows(range(&line), &images, FileOff(line.file_off));
-            (line, identity, shown)
+            Some((line, identity, shown))
         });
         lines.collect()
     }
