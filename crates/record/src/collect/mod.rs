@@ -232,6 +232,10 @@ impl Collector {
             }
         }
         for image in ended {
+            // What is left waits for the next call.
+            if rest::is_needed() {
+                return;
+            }
             if rest::unless_needed(|| self.find_in(image)).is_none() {
                 if let Some(SymbolSource::Held(held)) = self.sources.get_mut(&image) {
                     held.since = None;

@@ -59,7 +59,7 @@ pub(crate) struct Tempo<'a> {
     /// The share that somebody wanted when the recorder sampled last.
     wanted: u32,
     now: Step,
-    /// What was wanted at the last look, and when the sampled or the other part of a period ends that was current then.
+    /// What the last look found: what was wanted, and when `--duty` lets the recorder pause or go on next.
     seen: (Wish, Option<Instant>),
 }
 
