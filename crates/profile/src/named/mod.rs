@@ -75,6 +75,8 @@ pub struct Profile {
     pub cells: Vec<Cell>,
     /// Every sample, in the order of time, if they are listed.
     pub moments: Vec<Moment>,
+    /// The row of each row of the hits, a position in [`Self::rows`]; `None` if the patterns exclude it.
+    pub of_hits: Vec<Option<u32>>,
     /// What rows of waits have in common, if waits are counted apart.
     pub waits: Vec<RowWait>,
     /// What the weights add up to.
@@ -291,9 +293,10 @@ impl Profile {
         let moment = |moment: &Moment| Moment { row: row_of[moment.row as usize], ..*moment };
         let moments = hits.moments.iter().map(moment).collect();
         let threads = threads.into_items();
+        let of_hits = row_of.into_iter().map(Some).collect();
         let measure = Measure::new(selection, hits);
         let (waits, stacks) = (row_waits.into_items(), composer.into_stacks());
-        Self { names, stacks, threads, rows: rows.rows, cells, moments, waits, measure, emptied: 0 }
+        Self { names, stacks, threads, rows: rows.rows, cells, moments, of_hits, waits, measure, emptied: 0 }
     }
 
     /// Adds up all rows.

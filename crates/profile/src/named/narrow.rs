@@ -133,7 +133,8 @@ impl Profile {
         let cells = self.cells.iter().filter_map(cell).collect();
         let moment = |moment: &Moment| Some(Moment { row: narrowed[moment.row as usize]?, ..*moment });
         let moments = self.moments.iter().filter_map(moment).collect();
-        Self { stacks: stacks.into_items(), rows: rows.rows, cells, moments, emptied, ..self }
+        let of_hits = self.of_hits.iter().map(|row| narrowed[(*row)? as usize]).collect();
+        Self { stacks: stacks.into_items(), rows: rows.rows, cells, moments, of_hits, emptied, ..self }
     }
 }
 

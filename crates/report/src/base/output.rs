@@ -114,6 +114,18 @@ pub enum WriteError {
 /// # Errors
 /// Those of [`refuse`]; if `path` holds a recording; else those of the file system.
 pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8]) -> Result<(), WriteError> {
+    write_by((path, force), inputs, |file| file.write_all(bytes))
+}
+
+/// Writes a view as [`write_view`] does; `fill` writes the content.
+///
+/// # Errors
+/// As above, and those of `fill`.
+pub(crate) fn write_by<T>(
+    (path, force): (&Path, bool),
+    inputs: &[&Path],
+    fill: impl FnOnce(&mut File) -> io::Result<T>,
+) -> Result<T, WriteError> {
     let there = metadata(path).ok().flatten();
     let is_device = there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir());
     inputs
@@ -125,9 +137,9 @@ pub(crate) fn write_view(path: &Path, force: bool, inputs: &[&Path], bytes: &[u8
         .and_then(|()| output::target(path).map(drop))
         .map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
     let written = if is_device {
-        File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes))
+        File::options().write(true).open(path).and_then(|mut file| fill(&mut file))
     } else {
-        replace(path, inputs, 0o666, |file| file.write_all(bytes))
+        replace(path, inputs, 0o666, fill)
     };
     written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
 }

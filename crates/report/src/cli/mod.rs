@@ -15,6 +15,7 @@ macro_rules! words {
 
 mod archive;
 mod diff;
+mod export;
 mod file;
 mod html;
 mod lookup;
@@ -33,6 +34,7 @@ pub use archive::{
     QualityTrend, Regressions, Reindex, Search, ServeArchive, Verify as VerifyArchive,
 };
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
+pub use export::Export;
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redacted, Repair, Verify};
 pub use html::{CODE, Html};
 pub use lookup::Lookup;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{Streams, archive, diff, edit, file, follow, html, parquet, samples, serve, ship, trend};
+use super::{Streams, archive, diff, edit, export, file, follow, html, parquet, samples, serve, ship, trend};
 use crate::cli::{self, Global, Source};
 use crate::views::{self, Typed};
 
@@ -117,6 +117,8 @@ commands! {
     Ship: cli::Ship => ship::ship,
     /// Write recordings as tables for DuckDB, ClickHouse, Spark and others
     Parquet: cli::Parquet => parquet::parquet,
+    /// Write the samples for another tool: pprof, the Firefox Profiler, speedscope, KCachegrind, Perfetto and more
+    Export: cli::Export => export::export,
     /// Write a recording from a file of `perf record`
     Import: cli::Import => edit::import::run,
     /// Show or clear the cache that makes repeated reports fast

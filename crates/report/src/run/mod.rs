@@ -4,6 +4,7 @@ mod archive;
 mod commands;
 mod diff;
 mod edit;
+mod export;
 mod file;
 mod follow;
 mod html;

@@ -1,0 +1,21 @@
+//! Recordings in the formats of other tools. An opened report goes in, a file that another tool reads comes out.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | [`kept`] | what a recording has, and a format may keep or lose |
+//! | [`exported`] | a report as all formats write it: stacks of code with their inlined functions, samples, events |
+//! | `wire` | messages of protocol buffers, one after the other |
+//! | `modules` | images as Breakpad and the Firefox Profiler name them |
+//! | [`format`] | the list of all formats |
+//! | one for each format | its file |
+//!
+//! Every format writes the same samples: those of the report, with its filters. Frames of inlined functions stay frames, so sums of functions are
+//! those of `top --by inlined`. docs/EXPORT.md says what each format keeps.
+
+pub mod exported;
+pub mod format;
+pub mod kept;
+pub mod pprof;
+
+pub use exported::{Exported, needs};
+pub use format::{Format, by_name};

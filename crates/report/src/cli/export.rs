@@ -1,0 +1,49 @@
+//! The arguments of `export`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use icecore_export::{Format, by_name, format};
+
+use super::Source;
+
+/// `export`. Its `--to` is the format, so that the end of a stretch of time has another name here.
+#[derive(Clone, Args)]
+#[command(mut_arg("to", |end| end.long("until")))]
+#[command(override_usage = "icecore-report export [OPTIONS] --to <FORMAT> [FILE]... -o <OUT>")]
+#[command(after_help = "\
+Examples:
+  icecore-report export demo.icecore --to pprof -o demo.pb.gz && go tool pprof -http : demo.pb.gz
+
+A format keeps what it can say: export lists what it leaves out of this recording, and docs/EXPORT.md has a table. Names are whole, \
+and inlined functions are frames, so that functions have the sums of top --by inlined.
+
+All events are exported unless --event names some; callgrind, folded and speedscope files show ...")]
+pub struct Export {
+    /// The format
+    #[arg(id = "format", long = "to", value_name = "FORMAT", value_parser = formats(), help_heading = "Arguments")]
+    pub to: &'static dyn Format,
+    /// The file; `-`: stdout, for formats that are text
+    #[arg(short, long, value_name = "OUT", help_heading = "Arguments")]
+    pub output: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// The recording, and which samples of it.
+    #[command(flatten)]
+    pub source: Source,
+}
+
+/// Makes the parser of the names of formats.
+fn formats() -> impl TypedValueParser<Value = &'static dyn Format> {
+    let names = format::ALL.map(|format| format.name());
+    PossibleValuesParser::new(names)
+        .map(|name| by_name(&name).expect("bug: the parser accepts only names of formats"))
+}
+
+impl std::fmt::Debug for Export {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Export").field("to", &self.to.name()).finish_non_exhaustive()
+    }
+}
