@@ -194,8 +194,13 @@ impl<'a> Exported<'a> {
         let profile = &self.report.profile;
         profile.moments.iter().map(|moment| {
             let row = &profile.rows[moment.row as usize];
-            ExportedSample { moment, row, site: self.site_of_hit[moment.hit as usize] }
+            ExportedSample { moment, row, site: self.site_of(moment) }
         })
+    }
+
+    /// Returns the innermost site of a sample.
+    pub fn site_of(&self, moment: &Moment) -> u32 {
+        self.site_of_hit[moment.hit as usize]
     }
 
     /// Finds the event of a row, a position in [`Self::events`].

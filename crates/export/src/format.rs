@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use icecore_profile::recording::events::EventChoice;
 
 use crate::exported::Exported;
+use crate::firefox::Firefox;
 use crate::kept::Fact;
 use crate::pprof::Pprof;
 
@@ -37,9 +38,9 @@ pub trait Format: Sync {
 }
 
 /// All formats, in the order in which they are listed.
-pub const ALL: [&dyn Format; 1] = [&Pprof];
+pub const ALL: &[&dyn Format] = &[&Pprof, &Firefox];
 
 /// Finds a format by its name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
-    ALL.into_iter().find(|format| format.name() == name)
+    ALL.iter().copied().find(|format| format.name() == name)
 }

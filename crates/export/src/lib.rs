@@ -4,8 +4,7 @@
 //! |---|---|
 //! | [`kept`] | what a recording has, and a format may keep or lose |
 //! | [`exported`] | a report as all formats write it: stacks of code with their inlined functions, samples, events |
-//! | `wire` | messages of protocol buffers, one after the other |
-//! | `modules` | images as Breakpad and the Firefox Profiler name them |
+//! | [`modules`] | images as Breakpad and the Firefox Profiler name them |
 //! | [`format`] | the list of all formats |
 //! | one for each format | its file |
 //!
@@ -13,8 +12,10 @@
 //! those of `top --by inlined`. docs/EXPORT.md says what each format keeps.
 
 pub mod exported;
+pub mod firefox;
 pub mod format;
 pub mod kept;
+pub mod modules;
 pub mod pprof;
 
 pub use exported::{Exported, needs};

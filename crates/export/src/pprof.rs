@@ -302,7 +302,8 @@ impl<'a, W: Write> Writer<'a, W> {
         let file = declared.map_or(of.frame(frame).file, |(file, _)| Some(file));
         let filename = file.map_or(0, |file| self.text(&of.names().files[file as usize]));
         let start_line = declared.map_or(0, |(_, line)| line.into());
-        self.pending.function.push(Function { id, name, system_name: name, filename, start_line });
+        // With a system name that equals the name viewers take the name for one that they may shorten.
+        self.pending.function.push(Function { id, name, filename, start_line, ..Function::default() });
         id
     }
 

@@ -37,7 +37,7 @@ pub struct Export {
 
 /// Makes the parser of the names of formats.
 fn formats() -> impl TypedValueParser<Value = &'static dyn Format> {
-    let names = format::ALL.map(|format| format.name());
+    let names = format::ALL.iter().map(|format| format.name());
     PossibleValuesParser::new(names)
         .map(|name| by_name(&name).expect("bug: the parser accepts only names of formats"))
 }

@@ -37,6 +37,22 @@ pub(super) struct PageWanted<'a> {
     pub(super) is_served: bool,
 }
 
+/// What a page was made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Sides<'a> {
+    /// Each recording with all of its events.
+    pub(crate) all: &'a [PageSide<'a>],
+    /// The same recordings with the events that views show, by which their data is judged.
+    pub(crate) usual: &'a [Report<'a>],
+}
+
+impl Sides<'_> {
+    /// Counts the samples.
+    pub(super) fn samples(&self) -> u64 {
+        self.all.iter().map(|side| side.report.profile.whole().samples).sum()
+    }
+}
+
 /// Makes a page of one recording, or of two that are compared; also returns the number of its samples.
 pub(super) fn content(
     parts: &[PagePart<'_>],
@@ -45,9 +61,7 @@ pub(super) fn content(
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<(Vec<u8>, u64)> {
-    with_page(parts, select, wanted, global, streams, |page, sides, _| {
-        Ok((page.bytes, sides.iter().map(|side| side.report.profile.whole().samples).sum()))
-    })
+    with_page(parts, select, wanted, global, streams, |page, sides, _| Ok((page.bytes, sides.samples())))
 }
 
 /// Makes a page as [`content`] does, and hands it on with what it was made of.
@@ -57,7 +71,7 @@ pub(super) fn with_page<T>(
     PageWanted { title, compared, code, is_served }: PageWanted<'_>,
     global: &Global,
     streams: &mut Streams<'_>,
-    then: impl FnOnce(Page, &[PageSide<'_>], &mut Screen<'_>) -> anyhow::Result<T>,
+    then: impl FnOnce(Page, Sides<'_>, &mut Screen<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let servers = lookup::servers(&select.lookup)?;
     let search = lookup::search(&select.lookup, servers.as_ref(), streams)?;
@@ -105,5 +119,5 @@ pub(super) fn with_page<T>(
     let sides: Vec<PageSide<'_>> = of_all.iter().zip(of_usual).map(side).collect();
     let files = parts.iter().map(|part| shown(part.path)).collect::<Vec<_>>().join(" → ");
     let page = page(title.unwrap_or(&files), &sides, compared, code, is_served)?;
-    then(page, &sides, &mut screen)
+    then(page, Sides { all: &sides, usual: of_usual }, &mut screen)
 }

@@ -47,8 +47,8 @@ pub(super) fn serve(options: &Serve, global: &Global, streams: &mut Streams<'_>)
     let code = PageCode { functions: 0, source_dirs: options.source_dir.clone(), is_given_away: false };
     let wanted = PageWanted { title: options.title.as_deref(), compared, code: &code, is_served: true };
     with_page(&parts, select, wanted, global, streams, |mut page, sides, screen| {
-        let samples = sides.iter().map(|side| side.report.profile.whole().samples).sum();
-        let mut answers = Answers::new(&mut page, sides, &options.source_dir);
+        let samples = sides.samples();
+        let mut answers = Answers::new(&mut page, (sides.all, sides.usual), &options.source_dir);
         let serving = Serving::new(&socket.url, &socket.shared, &options.profiler, files.len(), samples);
         screen.emit(&serving, |page| {
             let files: Vec<String> = files.iter().map(|file| shown(file)).collect();

@@ -8,17 +8,21 @@ use serde_json::json;
 use super::Served;
 use super::asm::asm;
 use super::http::{Answer, Asked};
-use super::modules::Modules;
-use super::profile::profile;
 use super::source::source;
 use super::symbolicate::symbolicate;
+use icecore_analysis::quality::Quality;
+use icecore_export::modules::Modules;
+use icecore_export::{Exported, firefox};
 use icecore_page::{Page, PageCode, PageSide, zipped};
+use icecore_profile::named::pipeline::Report;
 
 /// A page and its recordings.
 pub struct Answers<'a> {
     page: &'a Page,
     content: Bytes,
     sides: &'a [PageSide<'a>],
+    /// The same recordings with the events that views show.
+    usual: &'a [Report<'a>],
     recordings: Vec<Served<'a>>,
     modules: Modules,
     code: PageCode,
@@ -30,14 +34,21 @@ impl<'a> Answers<'a> {
     /// Prepares the answers.
     ///
     /// # Cost    opens the files of all images that were hit
-    pub fn new(page: &'a mut Page, sides: &'a [PageSide<'a>], source_dirs: &'a [PathBuf]) -> Self {
+    pub fn new(
+        page: &'a mut Page,
+        (sides, usual): (&'a [PageSide<'a>], &'a [Report<'a>]),
+        source_dirs: &'a [PathBuf],
+    ) -> Self {
         let content = Bytes::from(std::mem::take(&mut page.bytes));
         let recordings: Vec<Served<'_>> =
             sides.iter().filter_map(|side| Served::new(side.report, source_dirs)).collect();
-        let modules = Modules::new(&recordings);
+        let mut modules = Modules::default();
+        for (position, served) in recordings.iter().enumerate() {
+            modules.add_all(position, served.located, &served.locator, &served.finder());
+        }
         let code = PageCode { functions: 0, source_dirs: source_dirs.to_vec(), is_given_away: false };
         let profiles = recordings.iter().map(|_| None).collect();
-        Self { page, content, sides, recordings, modules, code, profiles }
+        Self { page, content, sides, usual, recordings, modules, code, profiles }
     }
 
     /// Answers one request; `remark` receives what the user should know about the answer.
@@ -75,12 +86,16 @@ impl<'a> Answers<'a> {
     }
 
     fn profile(&mut self, recording: usize) -> Answer {
-        let Self { recordings, modules, profiles, .. } = self;
+        let Self { recordings, usual, modules, profiles, .. } = self;
         let Some(known) = profiles.get_mut(recording) else { return Answer::nothing() };
         if let Some(known) = known {
             return Answer::json(known.clone(), true);
         }
-        match zipped(&profile(recordings, modules, recording)) {
+        let (served, quality) = (&recordings[recording], Quality::new(&usual[recording]));
+        let exported = Exported::new(served.report, served.located, &quality);
+        let mut profile = Vec::new();
+        let made = firefox::write(&exported, modules, recording, &mut profile);
+        match made.and_then(|()| zipped(&profile)) {
             Ok(bytes) => Answer::json(known.insert(bytes.into()).clone(), true),
             Err(why) => Answer::failed(&why.to_string()),
         }

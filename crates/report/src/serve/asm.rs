@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Served;
-use super::modules::Modules;
 use super::source::address;
+use icecore_export::modules::Modules;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

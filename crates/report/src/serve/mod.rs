@@ -4,8 +4,6 @@
 //! |---|---|
 //! | [`http`] | who may ask: the socket, the token, hosts, origins, limits |
 //! | [`answer`] | what lies at which path |
-//! | `modules` | images, as the Firefox Profiler names them |
-//! | `profile` | the samples of a recording in the Firefox Profiler's format |
 //! | `symbolicate`, `source`, `asm` | the three questions of the Firefox Profiler to a symbol server |
 //!
 //! Only images of the recordings are looked up, and only source files that their debug information names for code that was asked
@@ -14,8 +12,6 @@
 pub mod answer;
 mod asm;
 pub mod http;
-mod modules;
-mod profile;
 mod source;
 mod symbolicate;
 

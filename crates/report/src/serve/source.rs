@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Served;
-use super::modules::Modules;
+use icecore_export::modules::Modules;
 use icecore_profile::named::names::name;
 use icecore_profile::named::source::GIVE_ITS_FOLDER;
 use icecore_profile::stacks::locate::CodeLocation;

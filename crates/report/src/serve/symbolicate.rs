@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map as Object, Value, json};
 
 use super::Served;
-use super::modules::{Module, Modules};
+use icecore_export::modules::{Module, Modules};
 use icecore_profile::named::names::{Names, name};
 use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::FileOff;

@@ -2,55 +2,62 @@
 
 use std::collections::BTreeSet;
 
-use fxprof_processed_profile::debugid::DebugId;
-use ring::digest::{SHA256, digest};
-
-use super::Served;
+use debugid::DebugId;
 use icecore_elf::{Machine, Svma};
 use icecore_profile::map::Map;
 use icecore_profile::named::names::short;
-use icecore_profile::stacks::locate::CodeLocation;
-use icecore_symbolize::image::{FileOff, Identity, Layout, hex};
+use icecore_profile::stacks::locate::{CodeLocation, Located, Locator};
+use icecore_symbolize::image::{FileOff, Finder, Identity, Layout, hex};
+use ring::digest::{SHA256, digest};
 
-/// An image of a recording whose file is available.
-pub(super) struct Module {
+/// An image of a recording.
+#[derive(Debug)]
+pub struct Module {
     /// The recording, a position.
-    pub(super) recording: usize,
-    /// The image, a position in `Locator::images`.
-    pub(super) image: u32,
-    pub(super) path: String,
-    pub(super) debug_name: String,
-    pub(super) debug_id: DebugId,
+    pub recording: usize,
+    /// The image, a position in [`Locator::images`].
+    pub image: u32,
+    /// The path as the process saw it.
+    pub path: String,
+    /// The last part of the path.
+    pub debug_name: String,
+    /// What tells the image from others.
+    pub debug_id: DebugId,
     /// The build-id; empty if there is none.
-    pub(super) code_id: String,
-    layout: Layout,
+    pub code_id: String,
+    /// Where its code lies, if its file is available.
+    layout: Option<Layout>,
 }
 
 /// The modules of all recordings.
-pub(super) struct Modules {
-    pub(super) all: Vec<Module>,
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// Each once.
+    pub all: Vec<Module>,
     /// By recording and image. Several images may be one module: files with one build-id and one name.
     of_images: Map<(usize, u32), u32>,
 }
 
 impl Modules {
-    /// Finds the files of all images that were hit.
-    pub(super) fn new(recordings: &[Served<'_>]) -> Self {
-        let mut modules = Self { all: Vec::new(), of_images: Map::default() };
-        for (recording, served) in recordings.iter().enumerate() {
-            let hit = served.located.places.iter().filter_map(|place| match place {
-                CodeLocation::Image(image, _) => Some(*image),
-                _ => None,
-            });
-            for image in hit.collect::<BTreeSet<u32>>() {
-                let identity = &served.locator.images[image as usize];
-                if let Ok(files) = served.finder().look(identity).files {
-                    let module = Module::new((recording, image), identity, files.image.layout);
-                    modules.add(module);
-                }
-            }
+    /// Adds all images of a recording that were hit.
+    ///
+    /// # Cost    opens their files
+    pub fn add_all(
+        &mut self,
+        recording: usize,
+        located: &Located,
+        locator: &Locator<'_>,
+        finder: &Finder<'_>,
+    ) {
+        let hit = located.places.iter().filter_map(|place| match place {
+            CodeLocation::Image(image, _) => Some(*image),
+            _ => None,
+        });
+        for image in hit.collect::<BTreeSet<u32>>() {
+            let identity = &locator.images[image as usize];
+            let layout = finder.look(identity).files.ok().map(|files| files.image.layout);
+            self.add(Module::new((recording, image), identity, layout));
         }
-        modules
     }
 
     fn add(&mut self, module: Module) {
@@ -64,12 +71,12 @@ impl Modules {
     }
 
     /// Finds the module of an image, a position.
-    pub(super) fn of_image(&self, recording: usize, image: u32) -> Option<u32> {
+    pub fn of_image(&self, recording: usize, image: u32) -> Option<u32> {
         self.of_images.get(&(recording, image)).copied()
     }
 
     /// Finds a module by its debug name and its debug id, as the format of Breakpad has it.
-    pub(super) fn find(&self, debug_name: &str, debug_id: &str) -> Option<&Module> {
+    pub fn find(&self, debug_name: &str, debug_id: &str) -> Option<&Module> {
         self.position(debug_name, debug_id).map(|position| &self.all[position])
     }
 
@@ -79,14 +86,14 @@ impl Modules {
     }
 
     /// Finds a module by its build-id.
-    pub(super) fn by_code_id(&self, code_id: &str) -> Option<&Module> {
+    pub fn by_code_id(&self, code_id: &str) -> Option<&Module> {
         let is = |module: &&Module| !code_id.is_empty() && module.code_id.eq_ignore_ascii_case(code_id);
         self.all.iter().find(is)
     }
 }
 
 impl Module {
-    fn new((recording, image): (usize, u32), identity: &Identity, layout: Layout) -> Self {
+    fn new((recording, image): (usize, u32), identity: &Identity, layout: Option<Layout>) -> Self {
         // The Profiler takes no name with a slash, and no empty one.
         let name = short(&identity.path).replace('/', "_");
         Self {
@@ -100,28 +107,34 @@ impl Module {
         }
     }
 
-    /// Returns the address of code as the Profiler has it; `None` if it has no room for it.
-    pub(super) fn address(&self, off: FileOff) -> Option<u32> {
-        let address = self.layout.code(off)?.0.checked_sub(self.layout.begin().0)?;
+    /// Returns the address of code as the Profiler has it; `None` if it has no room for it, or the file is not available.
+    pub fn address(&self, off: FileOff) -> Option<u32> {
+        self.narrow(self.layout.as_ref()?.code(off)?)
+    }
+
+    /// Returns what an address in the image is for the Profiler; `None` as above.
+    pub fn narrow(&self, at: Svma) -> Option<u32> {
+        let address = at.0.checked_sub(self.layout.as_ref()?.begin().0)?;
         // The Profiler keeps signed numbers of 32 bits.
         i32::try_from(address).ok().map(i32::cast_unsigned)
     }
 
     /// Returns the offset of an address of code.
-    pub(super) fn off(&self, address: u64) -> Option<FileOff> {
-        let at = Svma(self.layout.begin().0.checked_add(address)?);
-        let (off, _) = self.layout.rest_of_segment(at).filter(|_| self.layout.is_code(at))?;
+    pub fn off(&self, address: u64) -> Option<FileOff> {
+        let layout = self.layout.as_ref()?;
+        let at = Svma(layout.begin().0.checked_add(address)?);
+        let (off, _) = layout.rest_of_segment(at).filter(|_| layout.is_code(at))?;
         Some(off)
     }
 
     /// Returns what an address in the image is for the Profiler.
-    pub(super) fn relative(&self, at: Svma) -> u64 {
-        at.0.wrapping_sub(self.layout.begin().0)
+    pub fn relative(&self, at: Svma) -> u64 {
+        at.0.wrapping_sub(self.layout.as_ref().map_or(0, |layout| layout.begin().0))
     }
 
     /// Returns the name of the processor.
-    pub(super) fn arch(&self) -> Option<&'static str> {
-        Machine::of_elf(self.layout.machine.0).map(|machine| match machine {
+    pub fn arch(&self) -> Option<&'static str> {
+        Machine::of_elf(self.layout.as_ref()?.machine.0).map(|machine| match machine {
             Machine::X86_64 => "x86_64",
             Machine::Aarch64 => "aarch64",
         })
@@ -130,15 +143,20 @@ impl Module {
 
 /// Makes a debug id of a build-id as every tool does for little-endian ELF; without one, of whatever tells the file from others.
 fn debug_id(identity: &Identity) -> DebugId {
-    let made;
-    let bytes = if identity.build_id.is_empty() {
-        let Identity { path, size_bytes, modified_unix_ns, inode, .. } = identity;
-        let text = format!("{path}\0{size_bytes}\0{modified_unix_ns}\0{inode:?}");
-        made = digest(&SHA256, text.as_bytes());
-        made.as_ref()
-    } else {
-        &identity.build_id
-    };
+    if !identity.build_id.is_empty() {
+        return of_bytes(&identity.build_id);
+    }
+    let Identity { path, size_bytes, modified_unix_ns, inode, .. } = identity;
+    let text = format!("{path}\0{size_bytes}\0{modified_unix_ns}\0{inode:?}");
+    of_bytes(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+/// Makes a debug id of a build-id, as text.
+pub(crate) fn breakpad_id(build_id: &[u8]) -> String {
+    of_bytes(build_id).breakpad().to_string()
+}
+
+fn of_bytes(bytes: &[u8]) -> DebugId {
     let mut guid = [0; 16];
     let len = bytes.len().min(16);
     guid[..len].copy_from_slice(&bytes[..len]);
