@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing: on Debian and Ubuntu by apt, elsewhere it says what is missing.
 #   setup.sh build   what building and running need
-#   setup.sh test    what the tests need besides (half a GB), and DuckDB and moto in target/engines/test (209 MB)
+#   setup.sh test    what the tests need besides (half a GB); DuckDB, polars, moto and others in target/engines/test (417 MB);
+#                    and what reads exported files in target/exports (205 MB, of which Node.js is 121)
 #   setup.sh         both
 #   setup.sh bench   what the benchmarks need besides: their peer, and what runs their BPF programs
 #   setup.sh engines what reads tables besides DuckDB: ClickHouse and Spark in target/engines/all (1.5 GB), and Java (200 MB)
@@ -16,6 +17,8 @@ need=""
 fetches_rustup=no
 # The folder below target/engines that gets packages of Python.
 venv=""
+# The folder below target that gets packages of npm.
+packages=""
 has() { command -v "$1" >/dev/null 2>&1; }
 want() { need="$need $1"; }
 
@@ -39,6 +42,12 @@ want_venv() {
 		want python3-venv
 	fi
 	for last; do requirements=$root/tests/engines/$last; done
+}
+
+# Asks for the packages that tests/$1/package-lock.json names, in target/$1.
+want_packages() {
+	packages=$1
+	if cmp -s "$root/tests/$1/package-lock.json" "$root/target/$1/installed"; then packages=""; fi
 }
 
 case "${1:-}" in
@@ -118,6 +127,9 @@ test)
 		dpkg -s libc6-dbg >/dev/null 2>&1 || want libc6-dbg
 	fi
 	has debuginfod || want debuginfod
+	# What reads exported files (tests/exports/): callgrind_annotate, and programs of npm.
+	has callgrind_annotate || want valgrind
+	want_packages exports
 	# The other host to which files are shipped: sshd on loopback.
 	has sftp || want openssh-client
 	has sshd || [ -x /usr/sbin/sshd ] || want openssh-server
@@ -196,4 +208,23 @@ if [ -n "$venv" ]; then
 	rm -f "$log"
 	# Last: without it everything is installed again.
 	printf '%s\n' "$required" >"$folder/required"
+fi
+if [ -n "$packages" ]; then
+	echo "setup: installing the packages of tests/$packages into target/$packages"
+	folder=$root/target/$packages
+	log=$(mktemp)
+	install_packages() {
+		mkdir -p "$folder" && cp "$root/tests/$packages/package.json" "$root/tests/$packages/package-lock.json" "$folder" \
+			&& cd "$folder" && npm ci --prefer-offline --no-audit --no-fund
+	}
+	if ! (install_packages) >"$log" 2>&1; then
+		cat "$log" >&2
+		rm -f "$log"
+		echo "setup: cannot install the packages of tests/$packages: see above; npm needs its registry (or one that it can reach," \
+			"by \`npm config set registry\`)" >&2
+		exit 2
+	fi
+	rm -f "$log"
+	# Last: without it everything is installed again.
+	cp "$root/tests/$packages/package-lock.json" "$folder/installed"
 fi
