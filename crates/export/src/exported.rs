@@ -19,6 +19,9 @@ use icecore_profile::recording::load::parts::Part;
 use icecore_profile::stacks::hits::{Apart, Moment, WaitsApart};
 use icecore_profile::stacks::locate::{CodeLocation, Located, Locator};
 
+/// The name of the frame of samples without any stack, in formats whose readers drop samples without frames.
+pub(crate) const NO_STACK: &str = "[no stack]";
+
 /// What must be counted apart of a recording that is exported.
 pub fn needs() -> Apart {
     Apart { threads: true, events: true, moments: true, waits: WaitsApart::Rows, ..Apart::default() }

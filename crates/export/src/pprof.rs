@@ -21,7 +21,7 @@ use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::hex;
 use prost::Message as _;
 
-use crate::exported::{Counted, Exported};
+use crate::exported::{Counted, Exported, NO_STACK};
 use crate::format::Format;
 use crate::kept::Fact;
 use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
@@ -107,6 +107,8 @@ struct Writer<'a, W: Write> {
     /// The id of the location of each place; 0 if it has none yet.
     locations: Vec<u64>,
     location_count: u64,
+    /// The id of the location of samples without a stack; 0 if it has none yet.
+    no_stack: u64,
     /// The id of each function; 0 if it is not written yet.
     functions: Vec<u64>,
     function_count: u64,
@@ -136,6 +138,7 @@ impl<'a, W: Write> Writer<'a, W> {
             next_begin: ALIGNED,
             locations: vec![0; of.located.places.len()],
             location_count: 0,
+            no_stack: 0,
             functions: vec![0; of.names().functions.len()],
             function_count: 0,
             values,
@@ -215,7 +218,10 @@ impl<'a, W: Write> Writer<'a, W> {
         } else {
             value[first] = signed(amount.weight);
         }
-        let location_id = of.walk(key.site).map(|(_, site)| self.location(site.place)).collect();
+        let location_id = match key.site {
+            0 => vec![self.no_stack()],
+            site => of.walk(site).map(|(_, site)| self.location(site.place)).collect(),
+        };
         Sample { location_id, value, label: self.labels(key) }
     }
 
@@ -284,6 +290,21 @@ impl<'a, W: Write> Writer<'a, W> {
         let line = of.frames(place).iter().map(line).collect();
         self.pending.location.push(Location { id, mapping_id, address, line });
         id
+    }
+
+    /// Returns the id of the location of samples without a stack; writes it if it is new. Viewers drop samples without locations.
+    fn no_stack(&mut self) -> u64 {
+        if self.no_stack == 0 {
+            self.location_count += 1;
+            self.no_stack = self.location_count;
+            self.function_count += 1;
+            let (id, function_id) = (self.no_stack, self.function_count);
+            let name = self.text(NO_STACK);
+            self.pending.function.push(Function { id: function_id, name, ..Function::default() });
+            let line = vec![Line { function_id, line: 0 }];
+            self.pending.location.push(Location { id, line, ..Location::default() });
+        }
+        self.no_stack
     }
 
     /// Returns the id of a frame's function; writes the function if it is new.

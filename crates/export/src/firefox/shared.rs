@@ -13,7 +13,7 @@ use icecore_profile::stacks::locate::CodeLocation;
 use icecore_symbolize::image::hex;
 use serde::Serialize;
 
-use crate::exported::Exported;
+use crate::exported::{Exported, NO_STACK};
 use crate::modules::{Module, Modules};
 
 /// A column in which nothing is known.
@@ -91,6 +91,39 @@ struct FuncTable {
     column_number: Nulls,
     original_location: Nulls,
     length: usize,
+}
+
+impl FrameTable {
+    /// Adds a frame with its depth among inlined ones, category and function; returns its row. An address stands beside its file.
+    fn add(
+        &mut self,
+        address: Option<u32>,
+        lib: Option<u32>,
+        (depth, category, func): (u32, u32, u32),
+        symbol: Option<u32>,
+        line: Option<u32>,
+    ) -> u32 {
+        self.address.push(address.map_or(-1, i64::from));
+        self.lib.push(address.and(lib).map_or(-1, i64::from));
+        self.inline_depth.push(depth);
+        self.category.push(category);
+        self.func.push(func);
+        self.native_symbol.push(symbol);
+        self.line.push(line);
+        self.func.len() as u32 - 1
+    }
+}
+
+impl FuncTable {
+    /// Adds a function; returns its row.
+    fn add(&mut self, name: u32, resource: i64, source: Option<u32>, line: Option<u32>, is_js: bool) -> u32 {
+        self.name.push(name);
+        self.is_js.push(is_js);
+        self.resource.push(resource);
+        self.source.push(source);
+        self.line_number.push(line);
+        self.name.len() as u32 - 1
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -172,7 +205,7 @@ pub(super) struct SharedTables {
     pub(super) libs: Vec<Lib>,
     pub(super) categories: Vec<Category>,
     /// The row of each site's innermost frame in the table of stacks.
-    stacks: Vec<Option<u32>>,
+    stacks: Vec<u32>,
     /// The positions of the kinds of waits in the table of strings.
     pub(super) wait_kinds: Vec<u32>,
 }
@@ -190,8 +223,8 @@ impl SharedTables {
         Self { shared, libs, categories, stacks, wait_kinds }
     }
 
-    /// Returns the row of a site; `None` for the empty stack.
-    pub(super) fn stack(&self, site: u32) -> Option<u32> {
+    /// Returns the row of a site.
+    pub(super) fn stack(&self, site: u32) -> u32 {
         self.stacks[site as usize]
     }
 }
@@ -233,20 +266,34 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn stacks(&mut self) -> Vec<Option<u32>> {
-        let mut rows = vec![None; self.of.sites.len()];
+    /// Makes the rows of all sites. That of the empty stack has a frame, because the Profiler drops samples without any.
+    fn stacks(&mut self) -> Vec<u32> {
+        let mut rows = vec![0; self.of.sites.len()];
+        let none = self.no_stack();
+        rows[0] = self.stack_row(None, none);
         for (position, site) in self.of.sites.iter().enumerate().skip(1) {
-            let mut row: Option<u32> = rows[site.caller as usize];
+            let mut row = (site.caller != 0).then(|| rows[site.caller as usize]);
             for frame in self.frames(site.place).into_iter().rev() {
-                let table = &mut self.shared.stack_table;
-                let new = table.frame.len() as u32;
-                table.prefix_offset.push(row.map_or(0, |caller| new - caller));
-                table.frame.push(frame);
-                row = Some(new);
+                row = Some(self.stack_row(row, frame));
             }
-            rows[position] = row;
+            rows[position] = row.expect("bug: every site has a frame");
         }
         rows
+    }
+
+    fn stack_row(&mut self, caller: Option<u32>, frame: u32) -> u32 {
+        let table = &mut self.shared.stack_table;
+        let row = table.frame.len() as u32;
+        table.prefix_offset.push(caller.map_or(0, |caller| row - caller));
+        table.frame.push(frame);
+        row
+    }
+
+    /// Makes the frame of samples without a stack.
+    fn no_stack(&mut self) -> u32 {
+        let name = self.strings.intern(NO_STACK.to_owned());
+        let func = self.shared.func_table.add(name, -1, None, None, false);
+        self.shared.frame_table.add(None, None, (0, OTHER, func), None, None)
     }
 
     fn frames(&mut self, place: u32) -> Vec<u32> {
@@ -269,15 +316,10 @@ impl<'a> Maker<'a> {
         for (inner, frame) in frames.iter().enumerate() {
             let category = self.category(location, *frame);
             let func = self.function(*frame, lib);
+            let depth = (frames.len() - 1 - inner) as u32;
+            let line = of.frame(*frame).line;
             let table = &mut self.shared.frame_table;
-            rows.push(table.func.len() as u32);
-            table.address.push(address.map_or(-1, i64::from));
-            table.lib.push(if address.is_some() { lib.map_or(-1, i64::from) } else { -1 });
-            table.inline_depth.push((frames.len() - 1 - inner) as u32);
-            table.category.push(category);
-            table.func.push(func);
-            table.native_symbol.push(symbol);
-            table.line.push(of.frame(*frame).line);
+            rows.push(table.add(address, lib, (depth, category, func), symbol, line));
         }
         self.frames.insert(place, rows.clone());
         rows
@@ -349,13 +391,9 @@ impl<'a> Maker<'a> {
             self.sources.intern(name)
         });
         let name = self.strings.intern(function.name.to_string());
-        let table = &mut self.shared.func_table;
-        let row = table.name.len() as u32;
-        table.name.push(name);
-        table.is_js.push(function.language_name().as_deref() == Some("javascript"));
-        table.resource.push(lib.map_or(-1, i64::from));
-        table.source.push(source);
-        table.line_number.push(declared.and_then(|(_, line)| line));
+        let (resource, line) = (lib.map_or(-1, i64::from), declared.and_then(|(_, line)| line));
+        let is_js = function.language_name().as_deref() == Some("javascript");
+        let row = self.shared.func_table.add(name, resource, source, line, is_js);
         self.functions[position] = Some(row);
         row
     }

@@ -170,7 +170,7 @@ struct Thread {
 #[serde(rename_all = "camelCase")]
 struct Samples {
     length: usize,
-    stack: Vec<Option<u32>>,
+    stack: Vec<u32>,
     time: Vec<f64>,
     weight: Vec<f64>,
     weight_type: &'static str,
@@ -265,11 +265,10 @@ impl Threads<'_> {
                 Waker::Thread(waker) => format!("{} ({})", waker.comm, waker.tid),
                 other => other.words().unwrap_or_default().to_owned(),
             };
-            let mut data = json!({ "type": WAIT, "event": of.events[event].name, "waker": waker });
             let stack = self.tables.stack(of.site_of(moment));
-            if let (Some(stack), Some(data)) = (stack, data.as_object_mut()) {
-                data.insert("cause".to_owned(), json!({ "time": end, "stack": stack }));
-            }
+            let data = json!({
+                "type": WAIT, "event": of.events[event].name, "waker": waker, "cause": { "time": end, "stack": stack },
+            });
             markers.name.push(self.tables.wait_kinds[position as usize]);
             markers.start_time.push(ms(end_ns.saturating_sub(moment.lasted_ns)));
             markers.end_time.push(end);
