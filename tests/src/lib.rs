@@ -13,6 +13,7 @@
 pub mod bucket;
 pub mod corpus;
 pub mod elsewhere;
+pub mod exports;
 pub mod inside;
 pub mod listed;
 pub mod machine;

@@ -1,13 +1,13 @@
-//! The formats.
+//! What a format is.
 
 use std::io::{self, Write};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use icecore_profile::recording::events::EventChoice;
 
 use crate::exported::Exported;
-use crate::firefox::Firefox;
 use crate::kept::Fact;
-use crate::pprof::Pprof;
 
 /// A format of another tool.
 pub trait Format: Sync {
@@ -37,10 +37,12 @@ pub trait Format: Sync {
     fn write(&self, of: &Exported<'_>, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// All formats, in the order in which they are listed.
-pub const ALL: &[&dyn Format] = &[&Pprof, &Firefox];
-
-/// Finds a format by its name.
-pub fn by_name(name: &str) -> Option<&'static dyn Format> {
-    ALL.iter().copied().find(|format| format.name() == name)
+/// Writes a file of a format, compressed with gzip.
+///
+/// # Errors
+/// As [`Format::write`].
+pub fn write_zipped(format: &dyn Format, of: &Exported<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut zip = GzEncoder::new(out, Compression::default());
+    format.write(of, &mut zip)?;
+    zip.finish()?.flush()
 }

@@ -5,8 +5,9 @@
 //! | [`kept`] | what a recording has, and a format may keep or lose |
 //! | [`exported`] | a report as all formats write it: stacks of code with their inlined functions, samples, events |
 //! | [`modules`] | images as Breakpad and the Firefox Profiler name them |
-//! | [`format`] | the list of all formats |
+//! | [`mod@format`] | what a format is |
 //! | one for each format | its file |
+//! | [`formats`] | the list of them |
 //!
 //! Every format writes the same samples: those of the report, with its filters. Frames of inlined functions stay frames, so sums of functions are
 //! those of `top --by inlined`. docs/EXPORT.md says what each format keeps.
@@ -14,9 +15,11 @@
 pub mod exported;
 pub mod firefox;
 pub mod format;
+pub mod formats;
 pub mod kept;
 pub mod modules;
 pub mod pprof;
 
 pub use exported::{Exported, needs};
-pub use format::{Format, by_name};
+pub use format::{Format, write_zipped};
+pub use formats::{ALL, by_name};

@@ -18,6 +18,7 @@ mod diff;
 mod doctor;
 mod embed;
 mod embed_files;
+mod exports;
 mod fields;
 mod flight;
 mod foreign;

@@ -10,6 +10,7 @@ mod counts;
 mod cut;
 mod doors;
 mod events;
+mod exports;
 mod fleet;
 mod frameless;
 mod golden;

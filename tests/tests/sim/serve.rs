@@ -163,25 +163,31 @@ fn names_lines_and_inlined_functions_are_those_of_the_program() {
 fn a_profile_has_the_samples_of_the_recording() {
     let told = Listed::new("cc");
     let profile = Server::of(&told).profile("/profile.json");
-    assert_eq!(profile["meta"]["symbolicated"], false);
+    let meta = &profile["meta"];
+    assert_eq!((&meta["symbolicated"], &meta["preprocessedProfileVersion"]), (&true.into(), &70.into()));
     let thread = &profile["threads"][0];
     assert_eq!((&thread["name"], thread["samples"]["length"].as_u64()), (&"p".into(), Some(6)));
-    let column = |table: &str, name: &str| thread[table][name].as_array().expect("a column").clone();
-    let times = column("samples", "timeDeltas");
-    let sum: f64 = times.iter().filter_map(Value::as_f64).sum();
-    assert!((sum - 0.06).abs() < 1e-9, "the last sample was taken after 60 µs: {times:?}");
-    let (prefixes, frames) = (column("stackTable", "prefix"), column("stackTable", "frame"));
-    let addresses = column("frameTable", "address");
-    let address = |stack: &Value| {
-        let frame = &frames[usize::try_from(stack.as_u64().expect("a stack")).expect("small")];
-        addresses[usize::try_from(frame.as_u64().expect("a frame")).expect("small")].clone()
-    };
-    let stacks = column("samples", "stack");
-    let leaves: Vec<Value> = stacks.iter().map(address).collect();
+    let column = |table: &Value, name: &str| table[name].as_array().expect("a column").clone();
+    let times = column(&thread["samples"], "time");
+    let last = times.last().and_then(Value::as_f64).expect("a time");
+    assert!((last - 0.06).abs() < 1e-9, "the last sample was taken after 60 µs: {times:?}");
+    let shared = &profile["shared"];
+    let (frames, addresses) =
+        (column(&shared["stackTable"], "frame"), column(&shared["frameTable"], "address"));
+    let at = |row: &Value| usize::try_from(row.as_u64().expect("a row")).expect("small");
+    let address = |stack: usize| addresses[at(&frames[stack])].clone();
+    let stacks: Vec<usize> = column(&thread["samples"], "stack").iter().map(at).collect();
+    let leaves: Vec<Value> = stacks.iter().map(|stack| address(*stack)).collect();
     let (leaf, last) = (json!(told.leaf - BASE), json!(told.last - BASE));
     assert_eq!(leaves, [&leaf, &leaf, &leaf, &leaf, &last, &last].map(Value::clone));
-    let caller = &prefixes[usize::try_from(stacks[0].as_u64().expect("a stack")).expect("small")];
+    let caller = stacks[0] - at(&shared["stackTable"]["prefixOffset"][stacks[0]]);
     assert_eq!(address(caller), told.behind - 1 - BASE, "a caller is looked up at its call");
+    let names = column(&shared["funcTable"], "name");
+    let name = |stack: usize| {
+        let function = at(&shared["frameTable"]["func"][at(&frames[stack])]);
+        shared["stringArray"][at(&names[function])].clone()
+    };
+    assert_eq!((name(stacks[0]), name(caller)), ("leaf".into(), "inlined".into()));
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use icecore_export::{Format, by_name, format};
+use icecore_export::{ALL, Format, by_name};
 
 use super::Source;
 
 /// `export`. Its `--to` is the format, so that the end of a stretch of time has another name here.
-#[derive(Clone, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(mut_arg("to", |end| end.long("until")))]
 #[command(override_usage = "icecore-report export [OPTIONS] --to <FORMAT> [FILE]... -o <OUT>")]
 #[command(after_help = "\
@@ -23,7 +23,7 @@ All events are exported unless --event names some; callgrind, folded and speedsc
 pub struct Export {
     /// The format
     #[arg(id = "format", long = "to", value_name = "FORMAT", value_parser = formats(), help_heading = "Arguments")]
-    pub to: &'static dyn Format,
+    pub to: To,
     /// The file; `-`: stdout, for formats that are text
     #[arg(short, long, value_name = "OUT", help_heading = "Arguments")]
     pub output: PathBuf,
@@ -35,15 +35,29 @@ pub struct Export {
     pub source: Source,
 }
 
-/// Makes the parser of the names of formats.
-fn formats() -> impl TypedValueParser<Value = &'static dyn Format> {
-    let names = format::ALL.iter().map(|format| format.name());
-    PossibleValuesParser::new(names)
-        .map(|name| by_name(&name).expect("bug: the parser accepts only names of formats"))
+/// What is written.
+#[derive(Clone, Copy)]
+pub enum To {
+    /// A file.
+    Format(&'static dyn Format),
+    /// A folder of tables.
+    Parquet,
 }
 
-impl std::fmt::Debug for Export {
+/// The name of [`To::Parquet`].
+const PARQUET: &str = "parquet";
+
+/// Makes the parser of the names of formats.
+fn formats() -> impl TypedValueParser<Value = To> {
+    let names = ALL.iter().map(|format| format.name()).chain([PARQUET]);
+    PossibleValuesParser::new(names).map(|name| by_name(&name).map_or(To::Parquet, To::Format))
+}
+
+impl std::fmt::Debug for To {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Export").field("to", &self.to.name()).finish_non_exhaustive()
+        match self {
+            Self::Format(format) => f.write_str(format.name()),
+            Self::Parquet => f.write_str(PARQUET),
+        }
     }
 }

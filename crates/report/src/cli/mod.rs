@@ -34,7 +34,7 @@ pub use archive::{
     QualityTrend, Regressions, Reindex, Search, ServeArchive, Verify as VerifyArchive,
 };
 pub use diff::{Condition, Diff, DiffUnit, Measure, Stretch};
-pub use export::Export;
+pub use export::{Export, To};
 pub use file::{Cache, Compact, Cut, Import, Info, Merge, Output, Pack, Redacted, Repair, Verify};
 pub use html::{CODE, Html};
 pub use lookup::Lookup;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use icecore_analysis::quality::{self, Quality};
 use icecore_export::exported::ExportedEvent;
-use icecore_export::{Exported, kept, needs};
+use icecore_export::{Exported, Format, kept, needs, write_zipped};
 use icecore_profile::named::pipeline::{Loaded, Named, Report};
 use icecore_profile::recording::events::EventChoice;
 use icecore_profile::stacks::hits::Apart;
@@ -16,10 +16,12 @@ use icecore_text::{Align, Page, Table};
 use serde::Serialize;
 
 use super::merged::Opened;
+use super::newest::named_or_newest;
+use super::parquet::parquet;
 use super::{Streams, lookup, screen};
 use crate::base::output;
 use crate::base::progress::watch;
-use crate::cli::{Export, Global};
+use crate::cli::{Export, Global, Lookup, Parquet, Select, Source, To};
 use crate::input;
 use crate::views::unmatched::{refuse_broken, unmatched};
 
@@ -53,7 +55,33 @@ struct EventRow {
 
 /// Exports a recording; returns the exit code.
 pub(super) fn export(options: &Export, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
-    let (format, select) = (options.to, &options.source.select);
+    match options.to {
+        To::Format(format) => write(format, options, global, streams),
+        To::Parquet => tables(options, global, streams),
+    }
+}
+
+/// Writes the tables that `parquet` writes.
+fn tables(options: &Export, global: &Global, streams: &mut Streams<'_>) -> anyhow::Result<u8> {
+    let Source { files, select } = &options.source;
+    let (output, lookup) = (options.output.clone(), select.lookup.clone());
+    if !(Select { lookup: Lookup::default(), ..select.clone() }).is_default() {
+        bail!(
+            "cannot select samples for tables: they have all; select in SQL, or `icecore-report cut` the recording before"
+        );
+    }
+    let files = named_or_newest(files, global, streams)?;
+    parquet(&Parquet { files, output, lookup }, global, streams)
+}
+
+/// Writes a file.
+fn write(
+    format: &'static dyn Format,
+    options: &Export,
+    global: &Global,
+    streams: &mut Streams<'_>,
+) -> anyhow::Result<u8> {
+    let select = &options.source.select;
     let is_stdout = options.output.as_os_str() == "-";
     if is_stdout && !format.is_text() {
         bail!("cannot write {} to stdout: it is no text; name a file with -o", format.name());
@@ -104,25 +132,28 @@ pub(super) fn export(options: &Export, global: &Global, streams: &mut Streams<'_
         format.write(&exported, &mut *screen.out)?;
         screen.out.flush()?;
         if !global.quiet {
-            screen.remark(Done::new(options, &exported, 0).left_out_words());
+            screen.remark(Done::new(format, options, &exported, 0).left_out_words());
         }
         return Ok(0);
     }
     let file_bytes = output::write_by((&options.output, options.force), &inputs, |file| {
         let mut out = BufWriter::with_capacity(1 << 16, &mut *file);
-        format.write(&exported, &mut out)?;
+        if format.is_text() && options.output.extension().is_some_and(|it| it == "gz") {
+            write_zipped(format, &exported, &mut out)?;
+        } else {
+            format.write(&exported, &mut out)?;
+        }
         out.flush()?;
         drop(out);
         file.stream_position()
     })?;
-    let done = Done::new(options, &exported, file_bytes);
+    let done = Done::new(format, options, &exported, file_bytes);
     screen.emit(&done, |page| done.text(page))?;
     Ok(0)
 }
 
 impl Done {
-    fn new(options: &Export, exported: &Exported<'_>, file_bytes: u64) -> Self {
-        let format = options.to;
+    fn new(format: &dyn Format, options: &Export, exported: &Exported<'_>, file_bytes: u64) -> Self {
         let lost = kept::lost(exported, format.keeps());
         let profile = &exported.report.profile;
         let row = |event: &ExportedEvent| EventRow {
