@@ -15,6 +15,7 @@
 //! | [`waits`] | what rows of waits have in common: the kind, and what ended them |
 //! | `wakers` | stacks of wakers on top of those that they woke |
 //! | [`tree`] | merges stacks into trees |
+//! | [`merged`] | merges stacks by the labels of their frames, for folded lines and flame graphs |
 //! | [`source`] | source texts, and whether they are what was compiled |
 
 pub mod cache;
@@ -27,6 +28,7 @@ pub mod found;
 mod function;
 mod identity;
 mod measure;
+pub mod merged;
 pub mod names;
 mod narrow;
 mod pattern;

@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::events::weight_of_stacks;
 use super::export::{Export, by_extension};
-use super::folded::{Labels, MergedStacks, Shape};
 use super::rates::no_samples;
 use super::{Error, Needs, Result, Screen, Shown, View};
 use crate::base::output::write_view;
@@ -19,6 +18,7 @@ use crate::cli::{Select, Weight, root};
 pub use colors::Colors;
 pub(crate) use draw::FONT_WIDTH;
 use draw::{Picture, draw, lines};
+use icecore_profile::named::merged::{Labels, MergedStacks, Shape};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::tree::Root;
 use icecore_profile::recording::load::clean;
@@ -192,7 +192,7 @@ fn write(report: &Report<'_>, options: &Args, screen: &mut Screen<'_>) -> Result
     } else {
         MergedStacks::shaped(&report.profile, &labels, shape)
     };
-    let (stacks, cut_samples) = (merged.len() as u64, merged.cut_samples);
+    let (stacks, cut_samples) = (merged.lines() as u64, merged.cut_samples);
     let weight = weight_of_stacks(options.weight, &report.profile.measure);
     let drawn = fit::drawn(merged, min_share);
     let (depth, narrow_frames) = (drawn.stacks.depth(), drawn.stacks.narrow_frames);

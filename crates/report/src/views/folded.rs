@@ -1,23 +1,19 @@
 //! `folded`: one line per distinct stack, root first, for flame graph tools.
 
-mod merged;
-mod shape;
-
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
-pub(crate) use self::merged::{Labels, MergedStacks};
-pub(crate) use self::shape::Shape;
 use crate::cli::{Select, Weight, root};
 use crate::views::events::weight_of_stacks;
 use crate::views::{Needs, Result, Screen, Shown, View};
-use icecore_profile::named::Profile;
+use icecore_profile::named::merged::{Labels, MergedStacks};
 use icecore_profile::named::tree::Root;
+use icecore_profile::named::{Amount, Profile};
 use icecore_text::quantity::things;
-use icecore_text::shorten::{fitted, line};
+use icecore_text::shorten::fitted;
 
 /// The arguments of `folded`.
 #[derive(Debug, clap::Args)]
@@ -90,7 +86,7 @@ struct FoldedLine<'a> {
 
 impl Serialize for Stacks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        let mut list = serializer.serialize_seq(Some(self.0.lines()))?;
         self.0.each(|frames, amount| {
             let (weight, samples) = (amount.weight, amount.samples);
             list.serialize_element(&FoldedLine { frames: fitted(frames), weight, samples })
@@ -121,22 +117,11 @@ impl Folded {
     /// # Errors
     /// As the stream.
     pub fn text(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
-        let mut text = String::new();
-        self.stacks.0.each(|frames, amount| {
-            let number = match self.weight {
-                Weight::Samples => amount.samples,
-                Weight::Period => amount.weight,
-            };
-            line(frames, &mut text);
-            text.push_str(&format!(" {number}\n"));
-            if text.len() >= FLUSHED_BYTES {
-                out.write_all(text.as_bytes())?;
-                text.clear();
-            }
-            Ok::<(), io::Error>(())
-        })?;
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        let number = |amount: Amount| match self.weight {
+            Weight::Samples => amount.samples,
+            Weight::Period => amount.weight,
+        };
+        self.stacks.0.write(number, out)
     }
 
     /// Describes what was left out.
@@ -148,15 +133,13 @@ impl Folded {
     }
 }
 
-/// The bytes that are written at once.
-const FLUSHED_BYTES: usize = 64 << 10;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use icecore_profile::named::fixture;
     use icecore_profile::named::names::Side;
     use icecore_profile::named::tree::Root;
+    use icecore_text::shorten::line;
 
     fn lines(profile: &Profile, root: Root, annotate: bool) -> Vec<String> {
         let mut lines = Vec::new();

@@ -9,9 +9,9 @@ use super::flame::{Picture, draw};
 use crate::views::Result;
 use crate::views::export::{self, Export};
 use crate::views::flame::fit::{MIN_SHARE, drawn};
-use crate::views::folded::{Labels, MergedStacks};
 use icecore_analysis::compare::{ComparedRow, Comparison, Metric, Sided, Status};
 use icecore_analysis::matching;
+use icecore_profile::named::merged::{Labels, MergedStacks};
 use icecore_profile::named::tree::Root;
 use icecore_text::path::shown;
 use icecore_text::quantity::bytes;
@@ -132,7 +132,7 @@ fn stacks(
         let scale = view.everything[side] / whole / of_side.len() as f64;
         let labels = Labels::new(&profile.names, true, |function| compared.called(*number, function));
         let drawn = drawn(MergedStacks::new(profile, root, &labels), MIN_SHARE).stacks;
-        let mut stacks = Vec::with_capacity(drawn.len());
+        let mut stacks = Vec::with_capacity(drawn.lines());
         let handed = drawn.each(|frames, amount| {
             let mut text = String::new();
             line(frames, &mut text);

@@ -2,8 +2,8 @@
 
 use inferno::flamegraph::color::{Color, PaletteMap};
 
-use crate::views::folded::Labels;
 use crate::views::kind::Kind;
+use icecore_profile::named::merged::Labels;
 use icecore_profile::named::names::{Frame, Names};
 use icecore_text::shorten::shorten;
 

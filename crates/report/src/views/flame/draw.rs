@@ -6,8 +6,8 @@ use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette, Palette
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
 use crate::cli::Weight;
-use crate::views::folded::MergedStacks;
 use crate::views::{Error, Result};
+use icecore_profile::named::merged::MergedStacks;
 use icecore_text::shorten::line;
 
 /// The width of a character divided by its height: 0.60 in the usual monospace fonts, and more by the space before the shortest
@@ -16,7 +16,7 @@ pub(crate) const FONT_WIDTH: f64 = 0.69;
 
 /// Makes one line per stack, in the order of frames: a stack stands beside those that continue it.
 pub(super) fn lines(stacks: &MergedStacks, weight: Weight) -> Vec<String> {
-    let mut lines = Vec::with_capacity(stacks.len());
+    let mut lines = Vec::with_capacity(stacks.lines());
     let handed = stacks.each(|frames, amount| {
         let mut text = String::new();
         line(frames, &mut text);
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use crate::views::flame::colors::{Colors, colors};
     use crate::views::flame::fit::{self, MIN_SHARE};
-    use crate::views::folded::Labels;
     use icecore_profile::named::fixture;
+    use icecore_profile::named::merged::Labels;
     use icecore_profile::named::tree::Root;
 
     #[test]

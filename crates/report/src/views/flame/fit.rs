@@ -1,7 +1,7 @@
 //! Chooses which stacks are drawn: a picture has limited room, and all of its lines are in memory at once.
 
-use crate::views::folded::MergedStacks;
-use icecore_text::quantity::percent;
+use icecore_profile::named::merged::{Cut, MergedStacks};
+use icecore_text::quantity::{percent, things};
 use icecore_text::shorten::{MAX_NAME_BYTES, shorten};
 
 /// Frames narrower than this share are usually not drawn: a tenth of a pixel of 1,200.
@@ -49,8 +49,18 @@ pub(crate) fn drawn(stacks: MergedStacks, min_share: f64) -> Drawn {
                 percent(least)
             )
         });
-        let left_out = kept.cut().into_iter().chain(too_large).collect();
+        let left_out = cut(&kept).into_iter().chain(too_large).collect();
         return Drawn { stacks: kept, name_bytes, left_out };
     }
     unreachable!("bug: the last bounds are taken")
+}
+
+/// Says which frames of deep stacks are left out.
+fn cut(stacks: &MergedStacks) -> Option<String> {
+    let part = match stacks.cut? {
+        Cut::Middle(most) => format!("the middle of stacks of more than {most} frames"),
+        Cut::Outermost(most) => format!("the outermost frames of stacks of more than {most}"),
+    };
+    let samples = things(stacks.cut_samples, "sample");
+    Some(format!("{part} (--collapse folds recursion, --max-depth draws more): {samples}"))
 }

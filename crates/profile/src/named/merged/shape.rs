@@ -1,9 +1,9 @@
 //! Builds the trie of labels: from the roots, or from the leaves.
 
-use super::merged::{Labels, MergedStacks};
-use icecore_profile::map::{Interned, Map};
-use icecore_profile::named::tree::{Root, roots};
-use icecore_profile::named::{Amount, Profile};
+use super::{Labels, MergedStacks};
+use crate::map::{Interned, Map};
+use crate::named::tree::{Root, roots};
+use crate::named::{Amount, Profile};
 
 /// Stands for a stack without frames.
 const NO_STACK: &str = "[no stack]";
@@ -12,20 +12,29 @@ const CUT: &str = "[… frames left out …]";
 
 /// The shape of the trie.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub struct Shape {
     /// The name with which a stack begins, before its outermost frame.
-    pub(crate) root: Root,
+    pub root: Root,
     /// A function that calls itself directly is one frame.
-    pub(crate) collapse: bool,
+    pub collapse: bool,
     /// The most frames of a stack, the one that stands for those left out included; at least 4.
-    pub(crate) max_depth: u32,
+    pub max_depth: u32,
 }
 
 impl Shape {
     /// Shows all frames of all stacks.
-    pub(crate) fn of(root: Root) -> Self {
+    pub fn of(root: Root) -> Self {
         Self { root, collapse: false, max_depth: u32::MAX }
     }
+}
+
+/// The frames that are left out of stacks with too many; the number is the most frames of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Those in the middle.
+    Middle(u32),
+    /// The outermost ones.
+    Outermost(u32),
 }
 
 /// A profile whose stacks are put into a trie.
@@ -135,12 +144,12 @@ impl Rooted {
 
 impl MergedStacks {
     /// Merges all frames of the stacks of a profile, below the names that `root` requests.
-    pub(crate) fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
+    pub fn new(profile: &Profile, root: Root, labels: &Labels) -> Self {
         Self::shaped(profile, labels, Shape::of(root))
     }
 
     /// Merges the stacks of a profile, root first. A stack of too many frames keeps its outermost and its innermost ones.
-    pub(crate) fn shaped(profile: &Profile, labels: &Labels, shape: Shape) -> Self {
+    pub fn shaped(profile: &Profile, labels: &Labels, shape: Shape) -> Self {
         let source = Source::new(profile, labels, shape);
         let depths = source.depths();
         let mut rooted = Rooted { nodes: Interned::new(), known: Map::default() };
@@ -162,16 +171,13 @@ impl MergedStacks {
             own[node as usize].add(row.amount());
         }
         own.resize(rooted.nodes.len(), Amount::default());
-        let cut = (cut_samples > 0).then(|| {
-            let frames = shape.max_depth;
-            format!("the middle of stacks of more than {frames} frames (--collapse folds recursion, --max-depth draws more)")
-        });
+        let cut = (cut_samples > 0).then_some(Cut::Middle(shape.max_depth));
         Self::of(source.texts, rooted.nodes.into_items(), own, (cut_samples, cut))
     }
 
     /// Merges the stacks of a profile, leaf first, and last the name of the root. Branches below a share are never built: they count
     /// for the function below them.
-    pub(crate) fn from_leaves(profile: &Profile, labels: &Labels, shape: Shape, min_share: f64) -> Self {
+    pub fn from_leaves(profile: &Profile, labels: &Labels, shape: Shape, min_share: f64) -> Self {
         let source = Source::new(profile, labels, shape);
         let whole = profile.whole();
         let is_wide = |amount: Amount| {
@@ -203,10 +209,7 @@ impl MergedStacks {
                 }
             }
         }
-        let cut = (cut_samples > 0).then(|| {
-            let frames = shape.max_depth;
-            format!("the outermost frames of stacks of more than {frames} (--collapse folds recursion, --max-depth draws more)")
-        });
+        let cut = (cut_samples > 0).then_some(Cut::Outermost(shape.max_depth));
         let merged = Self::of(source.texts, nodes, own, (cut_samples, cut));
         merged.without_narrow(narrow_frames)
     }
@@ -259,7 +262,7 @@ impl Source<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use icecore_profile::named::fixture;
+    use crate::named::fixture;
 
     const SHAPE: Shape = Shape { root: Root::None, collapse: false, max_depth: u32::MAX };
 
@@ -317,14 +320,14 @@ mod tests {
         let merged = rooted(&stacks, shape);
         assert_eq!(lines(&merged), ["a;b;[… frames left out …];e;f 6", "a;b;c;d;e 1"]);
         assert_eq!((merged.cut_samples, merged.depth()), (6, 5));
-        assert!(merged.cut().is_some_and(|text| text.contains("more than 5 frames")));
+        assert_eq!(merged.cut, Some(Cut::Middle(5)));
         let merged = inverted(&stacks, shape, 0.0);
         assert_eq!(lines(&merged), ["e;d;c;b;a 1", "f;e;d;c;b 2", "f;e;z;y;x 4"]);
-        assert_eq!(merged.cut_samples, 6);
+        assert_eq!((merged.cut_samples, merged.cut), (6, Some(Cut::Outermost(5))));
         // Folded recursion is not deep.
         let recursive = [("m;f;f;f;f;f;f;f;g", 1)];
         assert_eq!(lines(&rooted(&recursive, Shape { collapse: true, ..shape })), ["m;f;g 1"]);
-        assert_eq!(rooted(&[("a;b", 1)], shape).cut(), None);
+        assert_eq!(rooted(&[("a;b", 1)], shape).cut, None);
     }
 
     #[test]

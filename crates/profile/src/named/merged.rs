@@ -1,15 +1,20 @@
 //! Holds the stacks of a profile as a trie of labels: frames with one label are one node, and no line is built before it is
-//! needed.
+//! needed. Folded lines and flame graphs are made of it.
 
-use icecore_profile::map::{Interned, Map};
-use icecore_profile::named::Amount;
-use icecore_profile::named::names::{Frame, Names, Side};
-use icecore_text::quantity::things;
-use icecore_text::shorten::MAX_LINE_BYTES;
+mod shape;
+
+use std::io::{self, Write};
+
+use crate::map::{Interned, Map};
+use crate::named::Amount;
+use crate::named::names::{Frame, Names, Side};
+use icecore_text::shorten::{MAX_LINE_BYTES, line};
+
+pub use shape::{Cut, Shape};
 
 /// The labels of frames in folded lines.
 #[derive(Debug)]
-pub(crate) struct Labels {
+pub struct Labels {
     texts: Vec<String>,
     /// The text of each frame.
     of_frame: Vec<u32>,
@@ -17,7 +22,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// Labels frames by the names of their functions; with `annotate` it marks those of the kernel, inlined ones and guessed ones.
-    pub(crate) fn new<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Self {
+    pub fn new<'n>(names: &'n Names, annotate: bool, called: impl Fn(u32) -> &'n str) -> Self {
         let mut texts = Vec::new();
         let mut known: Map<(u32, &str), u32> = Map::default();
         let label = |(number, frame): (u32, &Frame)| {
@@ -38,7 +43,7 @@ impl Labels {
     }
 
     /// Labels frames by their own names.
-    pub(crate) fn own(names: &Names, annotate: bool) -> Self {
+    pub fn own(names: &Names, annotate: bool) -> Self {
         Self::new(names, annotate, |function| &names.functions[function as usize].name)
     }
 
@@ -53,30 +58,32 @@ impl Labels {
     }
 
     /// Returns the label of a frame.
-    pub(crate) fn of(&self, frame: u32) -> &str {
+    pub fn of(&self, frame: u32) -> &str {
         &self.texts[self.of_frame[frame as usize] as usize]
     }
 }
 
 /// Stacks merged by the labels of their frames, root first. Node 0 is above all outermost frames.
 #[derive(Debug)]
-pub(crate) struct MergedStacks {
+pub struct MergedStacks {
     /// Distinct labels, in their order.
     texts: Vec<String>,
     /// Parent and label of each node; a parent comes before its children.
     nodes: Vec<(u32, u32)>,
     /// The samples that hit exactly there.
-    pub(crate) own: Vec<Amount>,
+    pub own: Vec<Amount>,
     /// All nodes except the first: a stack before those that continue it, and these by their labels.
     order: Vec<u32>,
     /// Samples whose stacks have too many frames.
-    pub(crate) cut_samples: u64,
-    /// Says which frames of these are left out.
-    cut: Option<String>,
+    pub cut_samples: u64,
+    /// The frames of these that are left out.
+    pub cut: Option<Cut>,
     /// Frames that were left out because they are too narrow, without those above them.
-    pub(crate) narrow_frames: u64,
+    pub narrow_frames: u64,
 }
 
+/// The bytes that are written at once.
+const FLUSHED_BYTES: usize = 64 << 10;
 /// Stands for outermost frames that are too narrow to be drawn.
 const TOO_NARROW: &str = "[too narrow to be drawn]";
 
@@ -86,7 +93,7 @@ impl MergedStacks {
         texts: Vec<String>,
         nodes: Vec<(u32, u32)>,
         own: Vec<Amount>,
-        (cut_samples, cut): (u64, Option<String>),
+        (cut_samples, cut): (u64, Option<Cut>),
     ) -> Self {
         let order = ordered(&nodes);
         Self { texts, nodes, own, order, cut_samples, cut, narrow_frames: 0 }
@@ -97,14 +104,8 @@ impl MergedStacks {
         Self { narrow_frames, ..self }
     }
 
-    /// Says which frames of deep stacks are left out.
-    pub(crate) fn cut(&self) -> Option<String> {
-        let samples = things(self.cut_samples, "sample");
-        self.cut.as_ref().map(|cut| format!("{cut}: {samples}"))
-    }
-
     /// Returns the number of frames of the deepest stack.
-    pub(crate) fn depth(&self) -> u32 {
+    pub fn depth(&self) -> u32 {
         let mut depths = vec![0; self.nodes.len()];
         for (node, (parent, _)) in self.nodes.iter().enumerate().skip(1) {
             depths[node] = depths[*parent as usize] + 1;
@@ -113,13 +114,13 @@ impl MergedStacks {
     }
 
     /// Returns the number of lines.
-    pub(crate) fn len(&self) -> usize {
+    pub fn lines(&self) -> usize {
         self.own.iter().filter(|own| own.samples > 0).count()
     }
 
     /// Hands over each distinct stack that was hit, root first, until the receiver refuses one. A stack comes before those that
     /// continue it.
-    pub(crate) fn each<E>(&self, mut hand: impl FnMut(&[&str], Amount) -> Result<(), E>) -> Result<(), E> {
+    pub fn each<E>(&self, mut hand: impl FnMut(&[&str], Amount) -> Result<(), E>) -> Result<(), E> {
         let mut path: Vec<&str> = Vec::new();
         let mut nodes: Vec<u32> = vec![0];
         for node in &self.order {
@@ -138,8 +139,27 @@ impl MergedStacks {
         Ok(())
     }
 
+    /// Writes folded lines: frames, root first, and a number.
+    ///
+    /// # Errors
+    /// As the stream.
+    pub fn write(&self, number: impl Fn(Amount) -> u64, out: &mut dyn Write) -> io::Result<()> {
+        let mut text = String::new();
+        self.each(|frames, amount| {
+            line(frames, &mut text);
+            text.push_str(&format!(" {}\n", number(amount)));
+            if text.len() >= FLUSHED_BYTES {
+                out.write_all(text.as_bytes())?;
+                text.clear();
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
     /// Counts the lines that are too long to be written whole.
-    pub(crate) fn too_long(&self) -> u64 {
+    pub fn too_long(&self) -> u64 {
         let mut bytes = vec![0_usize; self.nodes.len()];
         let mut too_long = 0;
         for (node, (parent, label)) in self.nodes.iter().enumerate().skip(1) {
@@ -150,7 +170,7 @@ impl MergedStacks {
     }
 
     /// Adds up the samples of each node and of all nodes below it.
-    pub(crate) fn totals(&self) -> Vec<Amount> {
+    pub fn totals(&self) -> Vec<Amount> {
         let mut totals = self.own.clone();
         for node in (1..totals.len()).rev() {
             let total = totals[node];
@@ -161,11 +181,7 @@ impl MergedStacks {
 
     /// Returns only the nodes for which `is_kept` holds, which gets their position and their depth from 1 on. A node that is not
     /// kept, and everything below it, counts for the nearest kept node. `called` shortens labels.
-    pub(crate) fn kept(
-        &self,
-        is_kept: impl Fn(usize, usize) -> bool,
-        called: impl Fn(&str) -> String,
-    ) -> Self {
+    pub fn kept(&self, is_kept: impl Fn(usize, usize) -> bool, called: impl Fn(&str) -> String) -> Self {
         let mut texts: Vec<String> = self.texts.iter().map(|text| called(text)).collect();
         let mut nodes: Interned<(u32, u32)> = Interned::new();
         nodes.intern(self.nodes[0]);
@@ -190,12 +206,12 @@ impl MergedStacks {
             let narrow = std::mem::take(&mut own[0]);
             own.push(narrow);
         }
-        let cut = (self.cut_samples, self.cut.clone());
+        let cut = (self.cut_samples, self.cut);
         Self::of(texts, nodes.into_items(), own, cut).without_narrow(narrow_frames)
     }
 
     /// Counts the bytes of all lines, if they were whole.
-    pub(crate) fn line_bytes(&self) -> u64 {
+    pub fn line_bytes(&self) -> u64 {
         let mut bytes = vec![0_u64; self.nodes.len()];
         let mut all = 0_u64;
         for (node, (parent, label)) in self.nodes.iter().enumerate().skip(1) {
