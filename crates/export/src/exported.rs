@@ -194,16 +194,15 @@ impl<'a> Exported<'a> {
 
     /// Lists every sample, in the order of time.
     pub fn samples(&self) -> impl Iterator<Item = ExportedSample<'a>> + '_ {
-        let profile = &self.report.profile;
-        profile.moments.iter().map(|moment| {
-            let row = &profile.rows[moment.row as usize];
-            ExportedSample { moment, row, site: self.site_of(moment) }
-        })
+        (0..self.report.profile.moments.len() as u32).map(|moment| self.sample(moment))
     }
 
-    /// Returns the innermost site of a sample.
-    pub fn site_of(&self, moment: &Moment) -> u32 {
-        self.site_of_hit[moment.hit as usize]
+    /// Returns a sample by the position of its moment.
+    pub fn sample(&self, moment: u32) -> ExportedSample<'a> {
+        let profile = &self.report.profile;
+        let moment = &profile.moments[moment as usize];
+        let row = &profile.rows[moment.row as usize];
+        ExportedSample { moment, row, site: self.site_of_hit[moment.hit as usize] }
     }
 
     /// Finds the event of a row, a position in [`Self::events`].

@@ -1,11 +1,17 @@
 //! The list of formats.
 
+use crate::callgrind::Callgrind;
+use crate::csv::{Csv, CsvSamples};
 use crate::firefox::Firefox;
+use crate::folded::Folded;
 use crate::format::Format;
+use crate::perf_script::PerfScript;
 use crate::pprof::Pprof;
+use crate::speedscope::Speedscope;
 
 /// All formats, in the order in which they are listed.
-pub const ALL: &[&dyn Format] = &[&Pprof, &Firefox];
+pub const ALL: &[&dyn Format] =
+    &[&Pprof, &Firefox, &Callgrind, &Csv, &CsvSamples, &Folded, &PerfScript, &Speedscope];
 
 /// Finds a format by its name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {

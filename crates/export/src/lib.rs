@@ -12,13 +12,18 @@
 //! Every format writes the same samples: those of the report, with its filters. Frames of inlined functions stay frames, so sums of functions are
 //! those of `top --by inlined`. docs/EXPORT.md says what each format keeps.
 
+pub mod callgrind;
+pub mod csv;
 pub mod exported;
 pub mod firefox;
+pub mod folded;
 pub mod format;
 pub mod formats;
 pub mod kept;
 pub mod modules;
+pub mod perf_script;
 pub mod pprof;
+pub mod speedscope;
 
 pub use exported::{Exported, needs};
 pub use format::{Format, write_zipped};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::shared::{NATIVE, SharedTables};
 use super::{is_time, ms, weight_type};
-use crate::exported::Exported;
+use crate::exported::{Exported, ExportedSample};
 
 /// The type of the markers of waits.
 const WAIT: &str = "wait";
@@ -234,12 +234,11 @@ impl Threads<'_> {
     fn samples(&self, track: &Track) -> Samples {
         let of = self.of;
         let event = &of.events[track.key.event];
-        let moments = &of.report.profile.moments;
         let mut samples = Samples { weight_type: weight_type(event), ..Samples::default() };
         let is_cpu_time = event.meaning == Meaning::CpuTime && is_time(event);
         for position in &track.moments {
-            let moment = &moments[*position as usize];
-            samples.stack.push(self.tables.stack(of.site_of(moment)));
+            let ExportedSample { moment, site, .. } = of.sample(*position);
+            samples.stack.push(self.tables.stack(site));
             samples.time.push(ms(of.after_begin_ns(moment.time_ns)));
             samples.weight.push(if is_time(event) { ms(moment.weight) } else { moment.weight as f64 });
             if is_cpu_time {
@@ -255,8 +254,7 @@ impl Threads<'_> {
         let profile = &of.report.profile;
         let mut markers = Markers::default();
         for position in &track.waits {
-            let moment = &profile.moments[*position as usize];
-            let row = &profile.rows[moment.row as usize];
+            let ExportedSample { moment, row, site } = of.sample(*position);
             let (Some(event), Some(position)) = (of.event(row), row.wait) else { continue };
             let wait = &profile.waits[position as usize];
             let end_ns = of.after_begin_ns(moment.time_ns.saturating_sub(moment.late_ns));
@@ -265,7 +263,7 @@ impl Threads<'_> {
                 Waker::Thread(waker) => format!("{} ({})", waker.comm, waker.tid),
                 other => other.words().unwrap_or_default().to_owned(),
             };
-            let stack = self.tables.stack(of.site_of(moment));
+            let stack = self.tables.stack(site);
             let data = json!({
                 "type": WAIT, "event": of.events[event].name, "waker": waker, "cause": { "time": end, "stack": stack },
             });
