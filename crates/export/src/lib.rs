@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`kept`] | what a recording has, and a format may keep or lose |
 //! | [`exported`] | a report as all formats write it: stacks of code with their inlined functions, samples, events |
+//! | `identity` | numbers that identify what was exported |
+//! | `wire` | messages of protocol buffers, one after the other |
 //! | [`modules`] | images as Breakpad and the Firefox Profiler name them |
 //! | [`mod@format`] | what a format is |
 //! | one for each format | its file |
@@ -19,11 +21,16 @@ pub mod firefox;
 pub mod folded;
 pub mod format;
 pub mod formats;
+mod identity;
 pub mod kept;
 pub mod modules;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod perf_script;
+pub mod perfetto;
 pub mod pprof;
 pub mod speedscope;
+mod wire;
 
 pub use exported::{Exported, needs};
 pub use format::{Format, write_zipped};
