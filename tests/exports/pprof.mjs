@@ -36,11 +36,11 @@ function frames(id) {
 
 const types = profile.sampleType.map((/** @type {any} */ it) => ({ type: text(it.type), unit: text(it.unit) }));
 /** @type {{total: number, functions: Record<string, [number, number]>, lines: Record<string, Record<string, number>>}[]} */
-const sums = types.map(() => ({ total: 0, functions: {}, lines: {} }));
+const sums = types.map(() => ({ total: 0, functions: Object.create(null), lines: Object.create(null) }));
 /** @type {Record<string, number>} */
-const labels = {};
+const labels = Object.create(null);
 /** @type {Record<string, string[]>} */
-const values = {};
+const values = Object.create(null);
 for (const sample of profile.sample) {
   const stack = sample.locationId.flatMap(frames), names = new Set(stack.map((/** @type {any} */ it) => it.name));
   for (const [at, sum] of sums.entries()) {
@@ -49,7 +49,7 @@ for (const sample of profile.sample) {
     for (const name of names) (sum.functions[name] ??= [0, 0])[1] += value;
     if (stack.length > 0) {
       sum.functions[stack[0].name][0] += value;
-      add((sum.lines[stack[0].name] ??= {}), String(stack[0].line), value);
+      add((sum.lines[stack[0].name] ??= Object.create(null)), String(stack[0].line), value);
     }
   }
   for (const label of sample.label) {

@@ -131,6 +131,13 @@ impl Theirs {
         Self { total: number(&read["totals"][event]), functions: functions.iter().map(sum).collect() }
     }
 
+    /// Leaves out functions.
+    #[must_use]
+    pub fn without(mut self, is_other: impl Fn(&str) -> bool) -> Self {
+        self.functions.retain(|name, _| !is_other(name));
+        self
+    }
+
     /// Adds the sums of others: of other threads.
     pub fn add(&mut self, total: f64, functions: &Value) {
         self.total += total;
@@ -178,11 +185,31 @@ pub fn assert_all_equal(recording: &Path, options: &[&str]) {
 /// Exports a recording in one format, and compares what its readers say.
 pub fn assert_equal(recording: &Path, format: &str, options: &[&str]) {
     let (file, said) = export(recording, format, options);
-    let read = read(format, file.as_os_str(), &[]);
+    let reader = if format == "csv-samples" { "csv" } else { format };
+    let read = read(reader, file.as_os_str(), &[]);
+    let facts = &read["facts"];
+    for (facts, name) in [
+        (facts, "differences"),
+        (facts, "renamed_by_symbolizing"),
+        (facts, "wrong"),
+        (facts, "said"),
+        (facts, "odd_lines"),
+        (facts, "warnings"),
+        (&facts["file"], "broken"),
+        (&facts["schema"], "errors"),
+    ] {
+        let complaints = facts.get(name).filter(|it| !matches!(it.as_array().map(Vec::len), Some(0)));
+        let complaints = complaints.filter(|it| !matches!(it.as_object().map(|it| it.len()), Some(0)));
+        assert!(complaints.is_none(), "{format}: {name}: {complaints:?}");
+    }
     let events = said["events"].as_array().expect("events");
     assert!(!events.is_empty(), "{said}");
-    for event in events {
-        let name = event["event"].as_str().expect("a name");
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().expect("a name")).collect();
+    if format == "folded" {
+        // It has one kind of number: weights of different units become numbers of samples, as in our views.
+        return folded(recording, &names.join(","), options, &read);
+    }
+    for (name, event) in names.iter().zip(events) {
         let ours = Ours::new(recording, name, options);
         assert_eq!(
             (number(&event["weight"]), number(&event["samples"])),
@@ -190,12 +217,115 @@ pub fn assert_equal(recording: &Path, format: &str, options: &[&str]) {
             "{name}"
         );
         let what = format!("{format} of {name}");
+        let is_time = event["unit"] == "nanoseconds";
         match format {
             "pprof" => pprof(&ours, &what, name, &read),
-            "firefox" => firefox(&ours, &what, (name, event), events, &read),
+            "firefox" => {
+                let theirs = tracks(&names, name, &read);
+                ours.assert_equal(&what, &theirs, if is_time { 1e6 } else { 1.0 }, unchanged);
+            }
+            "callgrind" => {
+                let theirs = Theirs::of(&read, &word(name)).without(|name| name.starts_with("[process "));
+                ours.assert_equal(&what, &theirs, 1.0, unchanged);
+            }
+            "speedscope" => ours.assert_equal(&what, &profiles(name, &read), 1.0, unchanged),
+            "csv" => {
+                // Its rows are functions: samples without a stack have none.
+                let own = ours.weights.values().map(|(own, _)| own).sum();
+                Ours { total: own, ..ours }.assert_equal(&what, &Theirs::of(&read, name), 1.0, unchanged);
+            }
+            "csv-samples" => ours.assert_equal(&what, &Theirs::of(&read, name), 1.0, in_line),
+            "perf-script" => {
+                ours.assert_equal(&what, &Theirs::of(&read, name), 1.0, unchanged);
+                // inferno knows an event by what stands before the first colon.
+                let begin = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+                if names.iter().filter(|other| begin(other) == begin(name)).count() == 1 {
+                    inferno(&ours, &what, &begin(name), &file);
+                }
+            }
+            "perfetto" | "otlp" => ours.assert_equal(&what, &Theirs::of(&read, name), 1.0, unchanged),
             _ => panic!("no test reads {format}"),
         }
     }
+}
+
+/// Returns a name as a line of frames has it.
+fn in_line(name: &str) -> String {
+    name.replace(';', ":")
+}
+
+/// Returns the name of an event as callgrind has it.
+fn word(event: &str) -> String {
+    event.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Adds up the profiles of an event: each thread has its own.
+fn profiles(event: &str, read: &Value) -> Theirs {
+    let mut theirs = Theirs::default();
+    for (name, total) in read["totals"].as_object().expect("totals") {
+        let (_, of) = name.rsplit_once(") ").expect("a thread and an event");
+        if of.split(", ").next() == Some(event) {
+            theirs.add(number(total), &read["functions"][name]);
+        }
+    }
+    theirs
+}
+
+/// Folded stacks begin with the names of processes.
+fn folded(recording: &Path, events: &str, options: &[&str], read: &Value) {
+    let ours = Ours::new(recording, events, options);
+    let mut words: Vec<&OsStr> = vec!["top".as_ref(), recording.as_os_str()];
+    words.extend(["--by", "process", "-n", "0", "--json", "--event", events].map(OsStr::new));
+    words.extend(options.iter().map(OsStr::new));
+    let top: Value = serde_json::from_str(&report(&words)).expect("JSON");
+    let names = top["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| in_line(row["name"].as_str().expect("a name")));
+    let processes: BTreeSet<String> = names.collect();
+    let is_ours = |name: &str| ours.weights.keys().any(|known| in_line(known) == name);
+    let theirs = Theirs::of(read, "folded").without(|name| processes.contains(name) && !is_ours(name));
+    ours.assert_equal("folded", &theirs, 1.0, in_line);
+}
+
+/// inferno reads the text of perf script, and shortens names that are no plain words.
+fn inferno(ours: &Ours, what: &str, event: &str, file: &Path) {
+    let mut options = inferno::collapse::perf::Options::default();
+    options.nthreads = 1;
+    options.event_filter = Some(event.to_owned());
+    let mut folded = Vec::new();
+    let mut folder = inferno::collapse::perf::Folder::from(options);
+    inferno::collapse::Collapse::collapse_file(&mut folder, Some(file), &mut folded)
+        .expect("it reads the text");
+    let (mut theirs, folded) = (Theirs::default(), String::from_utf8(folded).expect("UTF-8"));
+    for line in folded.lines() {
+        let (stack, weight) = line.rsplit_once(' ').expect("a stack and a weight");
+        let weight: f64 = weight.parse().expect("a number");
+        let frames: Vec<&str> = stack.split(';').skip(1).collect();
+        theirs.total += weight;
+        for frame in frames.iter().copied().collect::<BTreeSet<&str>>() {
+            theirs.functions.entry(frame.to_owned()).or_default().1 += weight;
+        }
+        if let Some(leaf) = frames.last() {
+            theirs.functions.entry((*leaf).to_owned()).or_default().0 += weight;
+        }
+    }
+    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let plain = |sums: &Sums| -> Sums {
+        let sums = sums.iter().filter(|(name, _)| is_plain(name));
+        sums.map(|(name, sum)| (name.clone(), *sum)).collect()
+    };
+    let ours = Ours {
+        total: ours.total,
+        samples: ours.samples,
+        weights: plain(&ours.weights),
+        counts: plain(&ours.counts),
+        shared: ours.shared.clone(),
+    };
+    assert!(!ours.weights.is_empty() || ours.shared.is_empty());
+    let theirs = theirs.without(|name| !ours.weights.contains_key(name));
+    ours.assert_equal(&format!("inferno reads {what}"), &theirs, 1.0, unchanged);
 }
 
 fn unchanged(name: &str) -> String {
@@ -204,10 +334,6 @@ fn unchanged(name: &str) -> String {
 
 /// Both decoders agree, and Go leaves all names as they are.
 fn pprof(ours: &Ours, what: &str, event: &str, read: &Value) {
-    let facts = &read["facts"];
-    for empty in ["differences", "renamed_by_symbolizing"] {
-        assert_eq!(facts[empty], serde_json::json!([]), "{what}: {empty}");
-    }
     ours.assert_equal(what, &Theirs::of(read, event), 1.0, unchanged);
     let counts = format!("{event}-samples");
     if read["totals"].get(&counts).is_some() {
@@ -215,23 +341,15 @@ fn pprof(ours: &Ours, what: &str, event: &str, read: &Value) {
     }
 }
 
-/// Threads have a track for every event; those of other events than the first say so in their names.
-fn firefox(ours: &Ours, what: &str, (event, told): (&str, &Value), events: &[Value], read: &Value) {
-    assert_eq!(read["facts"]["file"]["broken"], serde_json::json!([]), "{what}");
-    let is_of = |name: &str, event: &Value| {
-        name.ends_with(&format!(" ({})", event["event"].as_str().expect("a name")))
-    };
+/// Adds up the tracks of an event. Threads have a track for each; those of other events than the first say so in their names.
+fn tracks(events: &[&str], event: &str, read: &Value) -> Theirs {
     let mut theirs = Theirs::default();
     for thread in read["facts"]["threads"].as_array().expect("threads") {
         let name = thread["name"].as_str().expect("a name");
-        let is_wanted = match events.iter().find(|event| is_of(name, event)) {
-            Some(of) => of["event"] == event,
-            None => told == &events[0],
-        };
-        if is_wanted {
+        let of = events.iter().find(|event| name.ends_with(&format!(" ({event})")));
+        if *of.unwrap_or(&events[0]) == event {
             theirs.add(number(&thread["total"]), &thread["functions"]);
         }
     }
-    let unit = if told["unit"] == "nanoseconds" { 1e6 } else { 1.0 };
-    ours.assert_equal(what, &theirs, unit, unchanged);
+    theirs
 }

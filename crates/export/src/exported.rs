@@ -15,7 +15,7 @@ use icecore_profile::named::names::{Frame, Function, Names};
 use icecore_profile::named::pipeline::Report;
 use icecore_profile::named::{Amount, ProfileRow, Thread};
 use icecore_profile::recording::events::Meaning;
-use icecore_profile::recording::load::parts::Part;
+use icecore_profile::recording::load::parts::{Part, recorder};
 use icecore_profile::stacks::hits::{Apart, Moment, WaitsApart};
 use icecore_profile::stacks::locate::{CodeLocation, Located, Locator};
 
@@ -255,7 +255,8 @@ impl<'a> Exported<'a> {
         remarks.extend(self.report.filtered.iter().map(|filter| format!("filter: {filter}")));
         for part in loaded.tables.parts.iter() {
             let session = &part.session;
-            let (recorder, host, kernel) = (&session.recorder, &session.host, &session.kernel_release);
+            let recorder = recorder(session.maker, &session.recorder);
+            let (host, kernel) = (&session.host, &session.kernel_release);
             let labels = session.labels.iter().map(|label| format!(", {}={}", label.key, label.value));
             let labels: String = labels.collect();
             remarks.push(format!("recorded by {recorder} on {host}, Linux {kernel}{labels}"));

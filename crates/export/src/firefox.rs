@@ -15,6 +15,7 @@ mod threads;
 
 use std::io::{self, Write};
 
+use icecore_profile::recording::load::parts::recorder;
 use icecore_symbolize::image::Finder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -151,7 +152,9 @@ fn meta(of: &Exported<'_>, categories: &[Category], tracks: &Tracks) -> Value {
         let labels = session.labels.iter().map(|label| entry(&label.key, label.value.clone()));
         let host = entry("Host", format!("{}, Linux {}", session.host, session.kernel_release));
         let command = entry("Command", session.command_line.join(" "));
-        [host, entry("Recorder", session.recorder.clone()), command].into_iter().chain(labels)
+        [host, entry("Recorder", recorder(session.maker, &session.recorder)), command]
+            .into_iter()
+            .chain(labels)
     });
     let recorded: Vec<Value> = recorded.collect();
     json!({

@@ -38,7 +38,7 @@ def bare(name):
 def scan(file):
     """The events and the header of a file, and its functions by the texts that callgrind_annotate prints for them."""
     tables, header, events, known = {"ob": {}, "fl": {}, "fn": {}}, {}, [], {}
-    at = {"ob": "", "fl": ""}
+    at = {"ob": "", "fl": "", "cfi": ""}
     kinds = {"ob": "ob", "cob": "ob", "fl": "fl", "fi": "fl", "fe": "fl", "cfi": "fl", "cfl": "fl", "fn": "fn", "cfn": "fn"}
     for line in open(file, encoding="utf-8"):
         line = line.rstrip("\n")
@@ -51,10 +51,14 @@ def scan(file):
             if found[2] and found[3]:
                 tables[kind][found[2]] = found[3]
             name = found[3] or tables[kind].get(found[2], "")
-            if key in ("ob", "fl", "fi", "fe"):
-                at["fl" if key != "ob" else "ob"] = name
-            elif key == "fn":
-                known[f"{at['fl']}:{name} [{at['ob']}]" if at["ob"] else f"{at['fl']}:{name}"] = name
+            if key in ("fn", "cfn"):
+                # A function that is only called is shown without its object.
+                file, object = (at["fl"], at["ob"]) if key == "fn" else (at["cfi"], "")
+                known[f"{file}:{name} [{object}]" if object else f"{file}:{name}"] = name
+            elif key == "cob":
+                continue
+            else:
+                at["cfi" if key.startswith("c") else kind] = name
     return events, header, known, tables["ob"].values()
 
 

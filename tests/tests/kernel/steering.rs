@@ -73,13 +73,20 @@ fn no_view_passes_on_what_steers_a_terminal() {
         "flame --root thread -o -",
         "flame --inverted --colors image -o -",
         "html -o -",
+        "export --to firefox -o -",
+        "export --to callgrind -o -",
+        "export --to csv -o -",
+        "export --to csv-samples -o -",
+        "export --to folded -o -",
+        "export --to perf-script -o -",
+        "export --to speedscope -o -",
     ];
     let mut lines: Vec<Vec<&str>> = views.map(|view| view.split(' ').collect::<Vec<_>>()).into();
     lines.iter_mut().for_each(|line| line.push("DIR/r.icecore"));
     for more in [&[][..], &["--markdown"], &["--by", "thread"], &["--by", "image"]] {
         lines.push([&["diff", "DIR/r.icecore", "DIR/s.icecore", "--all"], more].concat());
     }
-    // Their output is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs; `serve` does not
+    // Formats of bytes go into files only. The output of others is a recording, or contains no names from others; `tui` needs a terminal: tests/tui.rs; `serve` does not
     // end: tests/serve.rs, and its page is that of `html`.
     let others = [
         "repair", "merge", "cut", "pack", "compact", "import", "cache", "tui", "serve", "ship", "archive",
@@ -102,7 +109,7 @@ fn no_view_passes_on_what_steers_a_terminal() {
                 "{line:?} has lines that nobody wrote: {out}"
             );
         }
-        if !["flame", "html", "--csv", "--markdown"].iter().any(|word| line.contains(word)) {
+        if !["flame", "html", "export", "--csv", "--markdown"].iter().any(|word| line.contains(word)) {
             let line = [&line[..], &["--json"]].concat();
             let (code, out, err) = run_in(hostile.path(), &line);
             assert_eq!(code, 0, "{line:?}: {err}");

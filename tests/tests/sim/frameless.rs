@@ -52,7 +52,7 @@ fn recordings_without_any_frame_are_compared_and_shown() {
             }
         }
     }
-    let views: [&[&str]; 16] = [
+    let views: [&[&str]; 23] = [
         &["summary"],
         &["top"],
         &["top", "--by", "line"],
@@ -69,6 +69,13 @@ fn recordings_without_any_frame_are_compared_and_shown() {
         &["timeline"],
         &["health"],
         &["missing"],
+        &["export", "--to", "firefox", "-o", "-"],
+        &["export", "--to", "callgrind", "-o", "-"],
+        &["export", "--to", "csv", "-o", "-"],
+        &["export", "--to", "csv-samples", "-o", "-"],
+        &["export", "--to", "folded", "-o", "-"],
+        &["export", "--to", "perf-script", "-o", "-"],
+        &["export", "--to", "speedscope", "-o", "-"],
     ];
     for (name, view) in files.iter().flat_map(|name| views.map(|view| (name, view))) {
         let (code, _, err) = run_in(dir.path(), &[view, &[name]].concat());

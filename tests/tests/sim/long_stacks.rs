@@ -56,7 +56,7 @@ fn no_view_takes_memory_out_of_proportion_for_long_names_in_deep_stacks() {
     let path = dir.path().join("r");
     write(&path);
     assert!(path.metadata().expect("written").len() < 64 << 10, "names and stacks compress well");
-    let views: [&[&str]; 12] = [
+    let views: [&[&str]; 21] = [
         &["folded"],
         &["folded", "--json"],
         &["flame", "-o", "-"],
@@ -69,6 +69,15 @@ fn no_view_takes_memory_out_of_proportion_for_long_names_in_deep_stacks() {
         &["depth", "--json"],
         &["timeline", "--json"],
         &["summary"],
+        &["export", "--to", "firefox", "-o", "-"],
+        &["export", "--to", "callgrind", "-o", "-"],
+        &["export", "--to", "csv", "-o", "-"],
+        &["export", "--to", "csv-samples", "-o", "-"],
+        &["export", "--to", "folded", "-o", "-"],
+        &["export", "--to", "perf-script", "-o", "-"],
+        &["export", "--to", "speedscope", "-o", "-"],
+        &["export", "--to", "pprof", "-o", "/dev/stdout"],
+        &["export", "--to", "perfetto", "-o", "/dev/stdout"],
     ];
     for view in views {
         let (kib, bytes) = peak(view, &path);

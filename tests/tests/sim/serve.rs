@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use icecore_tests::exports::{Ours, Theirs, read};
 use icecore_tests::listed::{Listed, SOURCE, objdump};
 use icecore_tests::machine::{program, python};
 use serde_json::{Value, json};
@@ -188,6 +189,22 @@ fn a_profile_has_the_samples_of_the_recording() {
         shared["stringArray"][at(&names[function])].clone()
     };
     assert_eq!((name(stacks[0]), name(caller)), ("leaf".into(), "inlined".into()));
+}
+
+#[test]
+fn the_profiler_loads_what_is_served_with_the_sums_of_our_views() {
+    let told = Listed::new("cc");
+    let server = Server::of(&told);
+    let url = server.serving["profiles"][0].as_str().expect("an address");
+    let read = read(
+        "firefox",
+        url.as_ref(),
+        &["--symbol-server", server.serving["symbol_server"].as_str().expect("an address")],
+    );
+    let ours = Ours::new(&told.dir.path().join("r.icecore"), "*", &[]);
+    let event = read["totals"].as_object().and_then(|totals| totals.keys().next()).expect("an event").clone();
+    let unit = if event == "tracing-ms" { 1e6 } else { 1.0 };
+    ours.assert_equal("serve", &Theirs::of(&read, &event), unit, str::to_owned);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use icecore_symbolize::image::hex;
 use super::dictionary::Dictionary;
 use super::groups::{Identity, Key};
 use super::messages::{Function, Line, Location, Mapping};
-use crate::exported::Exported;
+use crate::exported::{Exported, NO_STACK};
 
 /// The key of a build-id.
 const BUILD_ID: &str = "process.executable.build_id.gnu";
@@ -39,6 +39,9 @@ impl<'a> Code<'a> {
 
     /// Returns the position of the stack of a site.
     fn stack(&mut self, site: u32) -> i32 {
+        if site == 0 {
+            return self.no_stack();
+        }
         let of = self.of;
         let missing: Vec<u32> =
             of.walk(site).map(|(at, _)| at).take_while(|at| self.nodes[*at as usize].is_none()).collect();
@@ -49,6 +52,16 @@ impl<'a> Code<'a> {
             self.nodes[*at as usize] = Some(self.dictionary.node(caller, location));
         }
         let node = self.nodes[site as usize].expect("bug: just numbered");
+        self.dictionary.stack(node)
+    }
+
+    /// Returns the position of the stack of samples without one. Readers may drop samples without locations.
+    fn no_stack(&mut self) -> i32 {
+        let name = self.dictionary.text(NO_STACK);
+        let function = self.dictionary.function(Function { name, ..Function::default() });
+        let lines = vec![Line { function, line: 0 }];
+        let location = self.dictionary.location(Location { lines, ..Location::default() });
+        let node = self.dictionary.node(0, location);
         self.dictionary.stack(node)
     }
 

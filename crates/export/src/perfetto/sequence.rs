@@ -10,7 +10,7 @@ use super::messages::{
     Callstack, Defaults, ExecutionContext, Frame, FrameKind, InternedData, InternedString, Mapping, Packet,
     SampleCounter, SampleUnit, StackSample, StackSampleDefaults, TaskContext,
 };
-use crate::exported::{Exported, ExportedEvent, ExportedSample};
+use crate::exported::{Exported, ExportedEvent, ExportedSample, NO_STACK};
 
 /// The first packet of a sequence, whose numbers begin anew.
 const CLEARED: u32 = 1;
@@ -96,7 +96,7 @@ impl<'a> Sequence<'a> {
         let message = StackSample {
             task: self.task((thread.tgid, thread.tid), &mut new),
             execution: if is_wait { 0 } else { self.execution(sample.moment.cpu, taken.in_kernel, &mut new) },
-            callstack: if sample.site == 0 { 0 } else { self.callstack(sample.site, &mut new) },
+            callstack: self.callstack(sample.site, &mut new),
             unwind_error: if is_incomplete { incomplete(taken.end) } else { String::new() },
             weight: Some(sample.moment.weight),
         };
@@ -130,9 +130,20 @@ impl<'a> Sequence<'a> {
                 let inlined = of.frames(site.place).iter();
                 frames.extend(inlined.map(|frame| self.frame(site.place, *frame, site.guessed, new)));
             }
+            if site == 0 {
+                frames.push(self.no_stack(new));
+            }
             frames.reverse();
             new.callstacks.push(Callstack { iid, frames });
         }
+        iid
+    }
+
+    /// Returns the number of the frame of samples without a stack. Viewers drop samples without frames.
+    fn no_stack(&mut self, new: &mut InternedData) -> u64 {
+        let (iid, _) = interned(&mut self.frames, (u32::MAX, u32::MAX, false));
+        let function_name = self.name(NO_STACK, new);
+        new.frames.push(Frame { iid, function_name, ..Frame::default() });
         iid
     }
 

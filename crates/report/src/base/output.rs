@@ -126,6 +126,20 @@ pub(crate) fn write_by<T>(
     inputs: &[&Path],
     fill: impl FnOnce(&mut File) -> io::Result<T>,
 ) -> Result<T, WriteError> {
+    let is_device = refuse_view((path, force), inputs)?;
+    let written = if is_device {
+        File::options().write(true).open(path).and_then(|mut file| fill(&mut file))
+    } else {
+        replace(path, inputs, 0o666, fill)
+    };
+    written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
+}
+
+/// Refuses a path where a view may not be written; returns true if it is a device or a pipe, into which a view is written directly.
+///
+/// # Errors
+/// Those of [`refuse`]; if `path` holds a recording, or leads where it must not.
+pub(crate) fn refuse_view((path, force): (&Path, bool), inputs: &[&Path]) -> Result<bool, WriteError> {
     let there = metadata(path).ok().flatten();
     let is_device = there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir());
     inputs
@@ -136,12 +150,7 @@ pub(crate) fn write_by<T>(
         .and_then(|()| if is_device { Ok(()) } else { refuse(path, force, &[]) })
         .and_then(|()| output::target(path).map(drop))
         .map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
-    let written = if is_device {
-        File::options().write(true).open(path).and_then(|mut file| fill(&mut file))
-    } else {
-        replace(path, inputs, 0o666, fill)
-    };
-    written.map_err(|source| WriteError::Write { path: path.to_owned(), source })
+    Ok(is_device)
 }
 
 /// Returns the metadata of a path; `None` if it does not exist.

@@ -14,12 +14,15 @@ use super::Source;
 #[command(override_usage = "icecore-report export [OPTIONS] --to <FORMAT> [FILE]... -o <OUT>")]
 #[command(after_help = "\
 Examples:
-  icecore-report export demo.icecore --to pprof -o demo.pb.gz && go tool pprof -http : demo.pb.gz
+  icecore-report export demo.icecore --to pprof -o demo.pb.gz && go tool pprof demo.pb.gz
+  icecore-report export demo.icecore --to firefox -o demo.json.gz
+  icecore-report export demo.icecore --to perf-script -o - | inferno-collapse-perf
+  icecore-report export demo.icecore --to callgrind -o callgrind.out.demo --comm cc1
+  icecore-report export demo.icecore --to csv -o demo.csv --from 10 --until 20
 
-A format keeps what it can say: export lists what it leaves out of this recording, and docs/EXPORT.md has a table. Names are whole, \
-and inlined functions are frames, so that functions have the sums of top --by inlined.
-
-All events are exported unless --event names some; callgrind, folded and speedscope files show ...")]
+Names are whole, and inlined functions are frames, so that functions have the sums of top --by inlined. All events are exported unless \
+--event names some; in folded and perf-script those that other views show. export prints what the recording has and the format has no place for; \
+docs/EXPORT.md has a table. Text is compressed if OUT ends in .gz. parquet is a folder of tables, as the command of this name writes it.")]
 pub struct Export {
     /// The format
     #[arg(id = "format", long = "to", value_name = "FORMAT", value_parser = formats(), help_heading = "Arguments")]

@@ -1,9 +1,9 @@
 //! Runs `export`: writes the samples of a recording in the format of another tool.
 
-use std::io::{BufWriter, Seek as _, Write as _};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use icecore_analysis::quality::{self, Quality};
 use icecore_export::exported::ExportedEvent;
 use icecore_export::{Exported, Format, kept, needs, write_zipped};
@@ -97,8 +97,7 @@ fn write(
     let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     if !is_stdout {
         // Refused now, and not after all the work.
-        output::refuse(&options.output, options.force, &inputs)
-            .with_context(|| format!("cannot create {}", shown(&options.output)))?;
+        output::refuse_view((&options.output, options.force), &inputs)?;
     }
     input::check_events(path, recording, &select.filter())?;
     let mut filter = select.filter();
@@ -116,15 +115,16 @@ fn write(
     // The verdict is that of other views: of the events that they show.
     let usual = (loaded.usual_events() != loaded.events).then(|| load(select.filter(), Apart::default()));
     let mut usual = usual.as_ref().map(|usual| (usual, usual.name(&search, None, &*watch)));
-    let quality = match &mut usual {
+    let judged = |report: &Report<'_>| (Quality::new(report), quality::warning(report));
+    let (quality, misleads) = match &mut usual {
         Some((usual, named)) => {
             let names = std::mem::take(&mut named.names);
-            Quality::new(&Report { located: Some(&named.located), ..usual.report(&named.located, names) })
+            judged(&Report { located: Some(&named.located), ..usual.report(&named.located, names) })
         }
-        None => Quality::new(&report),
+        None => judged(&report),
     };
     let mut screen = screen(global, streams);
-    screen.warn(trouble.into_iter().chain(quality::warning(&report)).chain(report.profile.names.remark()));
+    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
     screen.warn(unmatched(&report, &located));
     screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
     let exported = Exported::new(&report, &located, &quality);
@@ -137,19 +137,35 @@ fn write(
         return Ok(0);
     }
     let file_bytes = output::write_by((&options.output, options.force), &inputs, |file| {
-        let mut out = BufWriter::with_capacity(1 << 16, &mut *file);
+        let mut out = Counting { out: BufWriter::with_capacity(1 << 16, file), bytes: 0 };
         if format.is_text() && options.output.extension().is_some_and(|it| it == "gz") {
             write_zipped(format, &exported, &mut out)?;
         } else {
             format.write(&exported, &mut out)?;
         }
-        out.flush()?;
-        drop(out);
-        file.stream_position()
+        out.flush().map(|()| out.bytes)
     })?;
     let done = Done::new(format, options, &exported, file_bytes);
     screen.emit(&done, |page| done.text(page))?;
     Ok(0)
+}
+
+/// Counts what is written: a pipe has no position.
+struct Counting<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 impl Done {

@@ -34,21 +34,11 @@ mod view;
 pub use error::{Error, Result};
 pub use view::{Needs, Screen, Shown, Typed, View};
 
-use icecore_format::records::Maker;
 use icecore_profile::named::Amount;
 use icecore_profile::named::pipeline::Report;
 use icecore_text::path::shown;
 use icecore_text::quantity::{count, duration, percent, things, weight};
 use icecore_text::{Page, Style};
-
-/// Returns the program that recorded: for our own only its version, for others their name, too (`perf 6.1`).
-fn recorder(maker: Maker, version: &str) -> String {
-    match (maker, version) {
-        (Maker::RECORDER, version) => format!("icecore-record {version}"),
-        (_, "") => "unknown".to_owned(),
-        (_, version) => version.to_owned(),
-    }
-}
 
 /// Writes what the shares of a view are shares of, and what limits their accuracy.
 fn preface(report: &Report<'_>, whole: Amount, page: &mut Page) {

@@ -22,7 +22,7 @@ mod tests;
 use icecore_format::block::Kind;
 use icecore_format::index::Entry;
 use icecore_format::records::{
-    Block, EventV1, IdTable, ReceiptV1, Reference, References, SessionV1, TriggerV1,
+    Block, EventV1, IdTable, Maker, ReceiptV1, Reference, References, SessionV1, TriggerV1,
 };
 
 /// A block whose texts are clean.
@@ -78,6 +78,15 @@ pub struct Part {
     /// Position in [`Parts::events`] by own position; empty in a file with one session.
     event_of: Vec<u8>,
     is_alone: bool,
+}
+
+/// Returns the program that recorded, with its version: our own recorder stores only that, others their names, too (`perf 6.1`).
+pub fn recorder(maker: Maker, version: &str) -> String {
+    match (maker, version) {
+        (Maker::RECORDER, version) => format!("icecore-record {version}"),
+        (_, "") => "unknown".to_owned(),
+        (_, version) => version.to_owned(),
+    }
 }
 
 /// How many tables there are.

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{EachSession, Info, ReceiptRow, SessionRow};
-use crate::views::{left_out, recorder};
+use crate::views::left_out;
+use icecore_profile::recording::load::parts::recorder;
 use icecore_text::path::{command, shown};
 use icecore_text::quantity::ratio;
 use icecore_text::quantity::{bytes, count, duration, percent, things, utc};
