@@ -73,7 +73,7 @@ fn sample(of: &Exported<'_>, sample: &ExportedSample<'_>, out: &mut dyn Write) -
     let thread = of.thread(sample.row);
     let comm = comm(&thread.comm, thread.tid);
     let (seconds, ns) = (sample.moment.time_ns / 1_000_000_000, sample.moment.time_ns % 1_000_000_000);
-    let (weight, name) = (sample.moment.weight, &of.events[event].name);
+    let (weight, name) = (sample.moment.weight, event_name(&of.events[event].name));
     write!(out, "{comm} {}/{} [{:03}] ", thread.tgid, thread.tid, sample.moment.cpu)?;
     writeln!(out, "{seconds}.{ns:09}: {weight:>10} {name}:")?;
     for (_, site) in of.walk(sample.site) {
@@ -93,6 +93,14 @@ fn sample(of: &Exported<'_>, sample: &ExportedSample<'_>, out: &mut dyn Write) -
         frame(0, NO_STACK, Some(None), out)?;
     }
     writeln!(out)
+}
+
+/// Returns the name of an event with at most one colon, as perf's names have: inferno takes what follows a second one for a frame.
+fn event_name(name: &str) -> String {
+    match name.split_once(':') {
+        Some((group, event)) => format!("{group}:{}", event.replace(':', "_")),
+        None => name.to_owned(),
+    }
 }
 
 /// Writes a frame; the image of an inlined function is not written.
@@ -159,6 +167,12 @@ mod tests {
             line("do_idle", Some(Some("[kernel]"))),
             "\t              1f do_idle ([kernel.kallsyms])\n"
         );
+    }
+
+    #[test]
+    fn names_of_events_have_one_colon() {
+        let names = ["cpu-clock", "sched:sched_switch", "uprobe:/bin/app:work"].map(event_name);
+        assert_eq!(names, ["cpu-clock", "sched:sched_switch", "uprobe:/bin/app_work"]);
     }
 
     #[test]
