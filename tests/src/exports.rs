@@ -26,6 +26,8 @@ pub struct Ours {
     pub weights: Sums,
     /// The sums of numbers of samples, likewise.
     pub counts: Sums,
+    /// Names are compared without what tells functions of one name apart: that depends on the events that a view shows.
+    pub without_marks: bool,
     /// Names that several functions have: a stack may have two of these, so that the sum of totals is too large.
     pub shared: BTreeSet<String>,
 }
@@ -33,8 +35,13 @@ pub struct Ours {
 impl Ours {
     /// Asks for the functions of one event.
     pub fn new(recording: &Path, event: &str, options: &[&str]) -> Self {
+        Self::of(recording, &[&["--event", event], options].concat())
+    }
+
+    /// Asks for the functions that options select.
+    pub fn of(recording: &Path, options: &[&str]) -> Self {
         let mut words: Vec<&OsStr> = vec!["top".as_ref(), recording.as_os_str()];
-        words.extend(["--by", "inlined", "-n", "0", "--json", "--event", event].map(OsStr::new));
+        words.extend(["--by", "inlined", "-n", "0", "--json"].map(OsStr::new));
         words.extend(options.iter().map(OsStr::new));
         let top: Value = serde_json::from_str(&report(&words)).expect("JSON");
         let mut ours = Self {
@@ -42,6 +49,7 @@ impl Ours {
             samples: number(&top["total_samples"]),
             weights: Sums::new(),
             counts: Sums::new(),
+            without_marks: false,
             shared: BTreeSet::new(),
         };
         for row in top["rows"].as_array().expect("rows") {
@@ -56,8 +64,14 @@ impl Ours {
                 *sum = (sum.0 + number(&row[own]), sum.1 + number(&row[total]));
             }
         }
-        assert!(!ours.weights.is_empty(), "there are no functions of {event}");
+        assert!(!ours.weights.is_empty(), "there are no functions: {options:?}");
         ours
+    }
+
+    /// Returns a name as it is compared.
+    fn shown(&self, name: &str) -> String {
+        let mark = name.rfind(" (").filter(|_| self.without_marks && name.ends_with(')'));
+        name[..mark.unwrap_or(name.len())].to_owned()
     }
 
     /// Compares weights of one reader with ours; `unit` of theirs are one of ours. Names of ours pass `renamed` first.
@@ -78,24 +92,29 @@ impl Ours {
         unit: f64,
         renamed: impl Fn(&str) -> String,
     ) {
-        let mut ours = Sums::new();
-        let mut shared = BTreeSet::new();
-        for (name, (own, total)) in sums {
-            let new = renamed(name);
-            if self.shared.contains(name) || ours.contains_key(&new) {
-                shared.insert(new.clone());
+        let mut shared: BTreeSet<String> =
+            self.shared.iter().map(|name| self.shown(&renamed(name))).collect();
+        let mut joined = |sums: &Sums, renamed: &dyn Fn(&str) -> String| {
+            let mut all = Sums::new();
+            for (name, (own, total)) in sums {
+                let new = self.shown(&renamed(name));
+                if all.contains_key(&new) {
+                    shared.insert(new.clone());
+                }
+                let sum = all.entry(new).or_default();
+                *sum = (sum.0 + own, sum.1 + total);
             }
-            let sum = ours.entry(new).or_default();
-            *sum = (sum.0 + own, sum.1 + total);
-        }
+            all
+        };
+        let (ours, functions) = (joined(sums, &renamed), joined(&theirs.functions, &unchanged));
         let is_near = |a: f64, b: f64| (a - b * unit).abs() <= 1e-6 * a.abs().max(1.0);
         let mut wrong = Vec::new();
         if !is_near(total, theirs.total) {
             wrong.push(format!("all: {total}, theirs {}", theirs.total * unit));
         }
-        let names: BTreeSet<&String> = ours.keys().chain(theirs.functions.keys()).collect();
+        let names: BTreeSet<&String> = ours.keys().chain(functions.keys()).collect();
         for name in names.into_iter().filter(|name| *name != NO_STACK) {
-            let (a, b) = (ours.get(name), theirs.functions.get(name));
+            let (a, b) = (ours.get(name), functions.get(name));
             let (a_or_0, b_or_0) = (a.copied().unwrap_or_default(), b.copied().unwrap_or_default());
             let is_total_near = shared.contains(name) || is_near(a_or_0.1, b_or_0.1);
             if !is_near(a_or_0.0, b_or_0.0) || !is_total_near {
@@ -210,7 +229,14 @@ pub fn assert_equal(recording: &Path, format: &str, options: &[&str]) {
         return folded(recording, &names.join(","), options, &read);
     }
     for (name, event) in names.iter().zip(events) {
-        let ours = Ours::new(recording, name, options);
+        // Our views show events that measure waits only on request. Names are those of the other events.
+        let shown = Ours::of(recording, options);
+        let is_shown = (shown.total, shown.samples) == (number(&event["weight"]), number(&event["samples"]));
+        let ours = if is_shown {
+            shown
+        } else {
+            Ours { without_marks: true, ..Ours::new(recording, name, options) }
+        };
         assert_eq!(
             (number(&event["weight"]), number(&event["samples"])),
             (ours.total, ours.samples),
@@ -319,6 +345,7 @@ fn inferno(ours: &Ours, what: &str, event: &str, file: &Path) {
         samples: ours.samples,
         weights: plain(&ours.weights),
         counts: plain(&ours.counts),
+        without_marks: ours.without_marks,
         shared: ours.shared.clone(),
     };
     assert!(!ours.weights.is_empty() || ours.shared.is_empty());

@@ -9,18 +9,18 @@ RECURSION = re.compile(r"'(\d+)$")
 
 
 def read(options):
-    events, header, known, objects = scan(options.file)
+    events, header, known, inlined, objects = scan(options.file)
     sums = Sums()
     for event in events:
         own, total = rows(options.file, event, known), rows(options.file, event, known, "--inclusive=yes")
         # One row of zeros is as good as none.
         sums.functions[event] = functions = {}
-        for name, cost in own["rows"]:
+        for name, cost, _ in own["rows"]:
             entry = functions.setdefault(bare(name), [0, 0])
             entry[0] += cost
-        for name, cost in total["rows"]:
-            # The outermost call has the cost of all that it calls, so `f'2` adds nothing to `f`.
-            if bare(name) == name:
+        for name, cost, what in total["rows"]:
+            # The outermost call has the cost of all that it calls, so `f'2` adds nothing to `f`; nor does what was inlined from another file.
+            if bare(name) == name and what not in inlined:
                 functions.setdefault(name, [0, 0])[1] += cost
         sums.totals[event] = own["total"]
     facts = {
@@ -37,8 +37,8 @@ def bare(name):
 
 def scan(file):
     """The events and the header of a file, and its functions by the texts that callgrind_annotate prints for them."""
-    tables, header, events, known = {"ob": {}, "fl": {}, "fn": {}}, {}, [], {}
-    at = {"ob": "", "fl": "", "cfi": ""}
+    tables, header, events, known, inlined = {"ob": {}, "fl": {}, "fn": {}}, {}, [], {}, {}
+    at = {"ob": "", "fl": "", "cfi": "", "fn": ""}
     kinds = {"ob": "ob", "cob": "ob", "fl": "fl", "fi": "fl", "fe": "fl", "cfi": "fl", "cfl": "fl", "fn": "fn", "cfn": "fn"}
     for line in open(file, encoding="utf-8"):
         line = line.rstrip("\n")
@@ -51,6 +51,8 @@ def scan(file):
             if found[2] and found[3]:
                 tables[kind][found[2]] = found[3]
             name = found[3] or tables[kind].get(found[2], "")
+            if key == "fn":
+                at["fn"] = name
             if key in ("fn", "cfn"):
                 # A function that is only called is shown without its object.
                 file, object = (at["fl"], at["ob"]) if key == "fn" else (at["cfi"], "")
@@ -59,7 +61,11 @@ def scan(file):
                 continue
             else:
                 at["cfi" if key.startswith("c") else kind] = name
-    return events, header, known, tables["ob"].values()
+                if key in ("fi", "fe"):
+                    # What was inlined from another file is a row of its own.
+                    inlined[f"{name}:{at['fn']}"] = inlined[f"{name}:{at['fn']} [{at['ob']}]"] = at["fn"]
+    inlined = {what: name for what, name in inlined.items() if what not in known}
+    return events, header, {**inlined, **known}, inlined, tables["ob"].values()
 
 
 def rows(file, event, known, *args):
@@ -73,7 +79,7 @@ def rows(file, event, known, *args):
             if what.startswith("PROGRAM TOTALS"):
                 total = cost
             elif what in known:
-                found.append((known[what], cost))
+                found.append((known[what], cost, what))
             elif what != "file:function":
                 raise SystemExit(f"callgrind_annotate shows `{what}`, which is no function of the file")
     return {"rows": found, "total": total, "said": [line for line in text.splitlines() if "WARNING" in line]}

@@ -44,8 +44,8 @@ while time.monotonic() < end:
 #[test]
 fn root_exports_of_waits_and_wakers_have_our_totals_and_functions() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
-    let pipes = "(for i in 1 2 3; do sleep 0.1; echo $i; done) | while read x; do expr $x + 1; done";
-    let path = recorded(dir.path(), &["--off-cpu", "--wakers"], &["sh", "-c", pipes]);
+    let pipes = "(for i in 1 2 3; do sleep 0.1; echo $i; done) | while read x; do expr $x + 1; done; perl -e 'for (1..2e6) { $x += $_ }'";
+    let path = recorded(dir.path(), &["-F", "1000", "--off-cpu", "--wakers"], &["sh", "-c", pipes]);
     assert_all_equal(&path, &[]);
 }
 

@@ -11,7 +11,7 @@ pub use crate::named::function::{Frame, Function, Side};
 use crate::named::identity::{self, Sighting};
 use crate::recording::load::{Tables, clean};
 use crate::stacks::kernel::KernelSymbols;
-use crate::stacks::locate::{CodeLocation, Locator};
+use crate::stacks::locate::{CodeLocation, Located, Locator};
 use icecore_elf::{demangled, part_of};
 use icecore_format::records::{JitInlined, KernelSymbol, Language};
 use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
@@ -83,6 +83,19 @@ impl Names {
         self.guessed.push(true);
         self.frames.push(frame);
         (self.frames.len() - 1) as u32
+    }
+
+    /// Gives functions the names that they have among others: what tells functions of one name apart depends on which of them are there.
+    /// A function is the same if it is at the same place.
+    pub fn call_as(&mut self, located: &Located, others: &Self, others_located: &Located) {
+        for (position, place) in others_located.places.iter().enumerate() {
+            let Some(own) = located.position(*place) else { continue };
+            for (frame, other) in self.of_places.of(own).iter().zip(others.of_places.of(position)) {
+                let (function, other) = (self.frames[*frame as usize].function, others.function(*other));
+                let function = &mut self.functions[function as usize];
+                (function.name, function.mark) = (other.name.clone(), other.mark);
+            }
+        }
     }
 
     /// Returns the image of a function.

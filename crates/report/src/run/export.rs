@@ -110,7 +110,7 @@ fn write(
     let watch = watch(streams.progress && !global.quiet);
     let loaded = load(filter, needs());
     let Named { located, names, fetched, trouble } = loaded.name(&search, servers.as_ref(), &*watch);
-    let report = Report { located: Some(&located), ..loaded.report(&located, names) };
+    let mut report = Report { located: Some(&located), ..loaded.report(&located, names) };
     refuse_broken(&report)?;
     // The verdict is that of other views: of the events that they show.
     let usual = (loaded.usual_events() != loaded.events).then(|| load(select.filter(), Apart::default()));
@@ -119,7 +119,9 @@ fn write(
     let (quality, misleads) = match &mut usual {
         Some((usual, named)) => {
             let names = std::mem::take(&mut named.names);
-            judged(&Report { located: Some(&named.located), ..usual.report(&named.located, names) })
+            let usual = Report { located: Some(&named.located), ..usual.report(&named.located, names) };
+            report.profile.names.call_as(&located, &usual.profile.names, &named.located);
+            judged(&usual)
         }
         None => judged(&report),
     };
