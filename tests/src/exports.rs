@@ -211,6 +211,8 @@ pub fn assert_equal(recording: &Path, format: &str, options: &[&str]) {
         (facts, "differences"),
         (facts, "renamed_by_symbolizing"),
         (facts, "wrong"),
+        (facts, "advice"),
+        (facts, "orphans"),
         (facts, "said"),
         (facts, "odd_lines"),
         (facts, "warnings"),
@@ -326,7 +328,8 @@ fn inferno(ours: &Ours, what: &str, event: &str, file: &Path) {
     for line in folded.lines() {
         let (stack, weight) = line.rsplit_once(' ').expect("a stack and a weight");
         let weight: f64 = weight.parse().expect("a number");
-        let frames: Vec<&str> = stack.split(';').skip(1).collect();
+        // It cuts what tells functions of one name apart, and leaves the space before it.
+        let frames: Vec<&str> = stack.split(';').skip(1).map(str::trim).collect();
         theirs.total += weight;
         for frame in frames.iter().copied().collect::<BTreeSet<&str>>() {
             theirs.functions.entry(frame.to_owned()).or_default().1 += weight;
