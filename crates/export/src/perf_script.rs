@@ -6,12 +6,12 @@
 //!         address function (inlined)       as the next frame, into which it was inlined
 //! ```
 //!
-//! The address of code in a file is its offset there: a recording does not keep where files were mapped at the time of each sample. That of a
-//! caller is the last byte of the call. Code of other kinds has the address 0. Seconds are those of the clock `CLOCK_MONOTONIC`.
+//! The address of code in a file is its offset there, which is the same in all processes that map the file. The address of a caller is the last
+//! byte of its call. Code that is in no file and not in the kernel has the address 0. Seconds are those of the clock `CLOCK_MONOTONIC`.
 //!
-//! Programs that read this text drop the end of a name behind the last `+0x`, so a name that ends in this way has an offset of 0 behind it. They drop
-//! more that this format cannot help: inferno and stackcollapse-perf.pl the arguments of functions, and frames whose names begin with a bracket
-//! (`(anonymous namespace)::f`).
+//! Programs that read this text take `+0x` and digits at the end of a name for an offset in the function, and drop them. So a name that ends
+//! like this gets the offset `+0x0`, which they drop in its place. inferno and stackcollapse-perf.pl also drop the arguments of functions, and
+//! frames whose names begin with a bracket (`(anonymous namespace)::f`): this format has no way to keep them.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

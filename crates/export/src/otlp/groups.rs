@@ -65,7 +65,7 @@ impl Groups {
         Self::of(of.samples().map(key), identify)
     }
 
-    /// Groups samples by their keys; what has none is left out.
+    /// Groups samples by their keys; skips samples that have no key.
     fn of(samples: impl Iterator<Item = Option<Key>>, identify: impl FnMut(&Key) -> Identity) -> Self {
         let mut keys: Interned<Key> = Interned::new();
         let of_samples: Vec<Option<u32>> = samples.map(|key| Some(keys.intern(key?))).collect();

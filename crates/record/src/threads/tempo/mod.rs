@@ -59,7 +59,7 @@ pub(crate) struct Tempo<'a> {
     /// The share that somebody wanted when the recorder sampled last.
     wanted: u32,
     now: Step,
-    /// What the last look found: what was wanted, and when `--duty` lets the recorder pause or go on next.
+    /// What the last look decided, and when `--duty` next lets the recorder pause or go on.
     seen: (Wish, Option<Instant>),
 }
 
