@@ -13,10 +13,12 @@ pub enum Reason {
     NotAFile,
     /// The file has another build-id: it is another build.
     BuildIdMismatch,
-    /// There is no build-id, and size or modification time differ, or were not recorded.
+    /// There is no build-id, and size or modification time differ.
     ImageChanged,
     /// There is no build-id, and a file of the same size and time lies there, but it is not the file that was recorded.
     ImageUnproven,
+    /// A file lies there, and the recording has neither its build-id nor its size: nothing tells whether it is the one that ran.
+    ImageUnknown,
     /// The file cannot be opened, or is broken, or is no ELF file.
     ImageUnreadable,
     /// The file may not be opened: not even root may, if it is on FUSE without `allow_other`, or on NFS with `root_squash`.
@@ -41,13 +43,14 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of declaration: `ALL[reason as usize] == reason`.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Unmapped,
         Self::ImageMissing,
         Self::NotAFile,
         Self::BuildIdMismatch,
         Self::ImageChanged,
         Self::ImageUnproven,
+        Self::ImageUnknown,
         Self::ImageUnreadable,
         Self::ImageDenied,
         Self::NoAnswer,
@@ -72,6 +75,7 @@ impl Reason {
             Self::BuildIdMismatch => "build_id_mismatch",
             Self::ImageChanged => "image_changed",
             Self::ImageUnproven => "image_unproven",
+            Self::ImageUnknown => "image_unknown",
             Self::ImageUnreadable => "image_unreadable",
             Self::ImageDenied => "image_denied",
             Self::NoAnswer => "no_answer",
@@ -95,6 +99,7 @@ impl fmt::Display for Reason {
             Self::BuildIdMismatch => "file is another build",
             Self::ImageChanged => "file changed since the recording",
             Self::ImageUnproven => "another file of the same size and time lies there",
+            Self::ImageUnknown => "nobody knows whether the file there is the one that ran",
             Self::ImageUnreadable => "file cannot be read",
             Self::ImageDenied => "file may not be opened",
             Self::NoAnswer => "file system did not answer in time",

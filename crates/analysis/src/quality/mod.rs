@@ -190,6 +190,7 @@ impl Quality {
         let session = &report.loaded.tables.session;
         let ns_not_sampled = unsampled_ns(&report.loaded.tables);
         let mut restrictions = restrictions(session, ns_not_sampled);
+        restrictions.extend(report.profile.names.doubt());
         restrictions.extend(report.filtered.iter().map(|filter| format!("filtered: {filter}")));
         let walked = taken(Taken::is_walked);
         // Includes the kernel's own walks, which do not state how they ended.

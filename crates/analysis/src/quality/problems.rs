@@ -245,6 +245,9 @@ fn remedy(reason: Reason, facts: &Facts<'_>) -> String {
         Reason::ImageMissing | Reason::BuildIdMismatch | Reason::ImageChanged | Reason::ImageUnproven => {
             format!(": the files that ran are not here; {missing}, and how to get them")
         }
+        Reason::ImageUnknown => {
+            format!(": nobody knows whether the files here are those that ran; {missing}, and --trust PATH takes them for that")
+        }
         Reason::ImageDenied => {
             ": files may not be opened, as those on FUSE without allow_other or NFS with root_squash; read the recording as the user who \
              may, or give copies with --symbols"

@@ -14,7 +14,7 @@ use crate::stacks::kernel::KernelSymbols;
 use crate::stacks::locate::{CodeLocation, Located, Locator};
 use icecore_elf::{demangled, part_of};
 use icecore_format::records::{JitInlined, KernelSymbol, Language};
-use icecore_symbolize::image::{FileOff, Finder, Identity, Svma};
+use icecore_symbolize::image::{FileOff, Finder, Identity, Svma, TRUSTED};
 use icecore_symbolize::{Answer, Joiner, Origin, Reason, Wanted, symbolize};
 use icecore_text::quantity::things;
 use icecore_text::shorten::{MAX_NAME_BYTES, shorten};
@@ -43,6 +43,8 @@ pub struct Names {
     pub calls: Map<u32, Arc<str>>,
     /// The number of names of functions, files and images over 4 KiB, which are shortened.
     pub shortened: u64,
+    /// Paths of images that nothing but the user's word proves to be those that ran (`--trust`).
+    pub trusted: Vec<Box<str>>,
     /// For each frame, true if it was found by a guess that nothing has proven; frames beyond the end were not.
     pub guessed: Vec<bool>,
 }
@@ -103,15 +105,28 @@ impl Names {
         function.image.map(|image| &self.images[image as usize])
     }
 
-    /// Says for people how many names were shortened.
-    pub fn remark(&self) -> Option<String> {
+    /// Says for people how many names were shortened, and which may be wrong.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
         let text = || {
             format!(
                 "{} longer than {MAX_NAME_BYTES} bytes: they are shortened",
                 things(self.shortened, "name")
             )
         };
-        (self.shortened > 0).then(text)
+        (self.shortened > 0).then(text).into_iter().chain(self.doubt())
+    }
+
+    /// Says for people which names nothing but the user's word proves; `None` if there are none.
+    pub fn doubt(&self) -> Option<String> {
+        /// So many paths are listed.
+        const LISTED: usize = 5;
+        let mut paths: Vec<&str> = self.trusted.iter().map(|path| &**path).collect();
+        let more = paths.len().saturating_sub(LISTED);
+        paths.truncate(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let paths = paths.join(", ");
+        (!paths.is_empty())
+            .then(|| format!("only --trust says that these files are the ones that ran; their names may be wrong: {paths}{more}"))
     }
 }
 
@@ -127,7 +142,8 @@ pub fn name(
     let kernel = KernelSymbols::new(&tables.kernel_symbols);
     let found = NameIndex::new(&tables.names, |image| locator.image(image));
     let answers = find_out(places, locator, finder, tick, |image, off| found.find(image, off).is_none());
-    let mut book = Book::new(images);
+    let trusted: Vec<bool> = images.par_iter().map(|image| finder.is_trusted(image)).collect();
+    let mut book = Book::new(images, &trusted);
     let kernels = images.len() as u32;
     for (place, answer) in places.iter().zip(&answers) {
         match place {
@@ -261,14 +277,19 @@ struct Book {
     answered: Map<(*const u8, *const Origin, u32), u32>,
     answered_files: Map<*const u8, u32>,
     shortened: u64,
+    trusted: Vec<Box<str>>,
 }
 
 impl Book {
-    fn new(identities: &[Identity]) -> Self {
+    fn new(identities: &[Identity], trusted: &[bool]) -> Self {
         let mut images = Interned::new();
         let shortened = identities.iter().filter(|i| i.path.len() > MAX_NAME_BYTES).count() as u64;
-        let path = |i: &Identity| shorten(&i.path, MAX_NAME_BYTES).into();
-        let image_of = identities.iter().map(|i| images.intern(ImageName { path: path(i) }));
+        let path = |(i, is_trusted): (&Identity, &bool)| {
+            let path = shorten(&i.path, MAX_NAME_BYTES);
+            if *is_trusted { format!("{path}{TRUSTED}").into() } else { path.into() }
+        };
+        let all = || identities.iter().zip(trusted);
+        let image_of = all().map(|it| images.intern(ImageName { path: path(it) }));
         let image_of = image_of.collect();
         Self {
             images,
@@ -283,6 +304,10 @@ impl Book {
             answered: Map::default(),
             answered_files: Map::default(),
             shortened,
+            trusted: all()
+                .filter(|(_, is_trusted)| **is_trusted)
+                .map(|(i, _)| i.path.as_str().into())
+                .collect(),
         }
     }
 
@@ -306,6 +331,7 @@ impl Book {
             of_places,
             calls: self.calls,
             shortened: self.shortened,
+            trusted: self.trusted,
         }
     }
 

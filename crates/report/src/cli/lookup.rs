@@ -8,11 +8,12 @@ use icecore_symbolize::debuginfod::Budget;
 use icecore_symbolize::image::PathMap;
 
 /// All arguments of [`Lookup`].
-pub(super) const LOOKUP: [&str; 8] = [
+pub(super) const LOOKUP: [&str; 9] = [
     "symbols",
     "debug_dir",
     "sysroot",
     "map",
+    "trust",
     "no_cache",
     "debuginfod",
     "no_debuginfod",
@@ -35,6 +36,9 @@ pub struct Lookup {
     /// Replace FROM at the beginning of recorded paths by TO; may be repeated, the first that fits counts
     #[arg(long, value_name = "FROM=TO")]
     pub map: Vec<PathMap>,
+    /// Believe that what lies at this recorded path, a file or a folder of files, is what ran, where nothing proves or disproves it; views mark its names as (trusted); may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub trust: Vec<PathBuf>,
     /// Neither read nor write the cache of earlier reports
     #[arg(long)]
     pub no_cache: bool,

@@ -223,7 +223,7 @@ fn name<'a>(
     let report = loaded.report(&located, names);
     let warnings = trouble.into_iter().chain(quality::warning(&report));
     let mut screen = screen(global, streams);
-    screen.warn(warnings.chain(report.profile.names.remark()));
+    screen.warn(warnings.chain(report.profile.names.remarks()));
     screen.warn(unmatched(&report, &located));
     screen.remark(lookup::remarks(search, servers, &fetched));
     report

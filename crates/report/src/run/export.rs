@@ -126,7 +126,7 @@ fn write(
         None => judged(&report),
     };
     let mut screen = screen(global, streams);
-    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
+    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remarks()));
     screen.warn(unmatched(&report, &located));
     screen.remark(lookup::remarks(&search, servers.as_ref(), &fetched));
     let exported = Exported::new(&report, &located, &quality);

@@ -24,7 +24,7 @@ pub(super) fn search(
     servers: Option<&Settings>,
     streams: &Streams<'_>,
 ) -> anyhow::Result<Search> {
-    let mut search = Search { maps: lookup.map.clone(), ..Search::default() };
+    let mut search = Search { maps: lookup.map.clone(), trusted: lookup.trust.clone(), ..Search::default() };
     for dir in &lookup.debug_dir {
         search.debug_dirs.push(directory(dir, "debug directory")?);
     }
@@ -42,6 +42,23 @@ pub(super) fn search(
     search.door = streams.door();
     search.downloads = servers.map(|servers| servers.cache.folder().to_owned());
     Ok(search)
+}
+
+/// The same, for what writes names or stacks into files whose readers must be able to believe them.
+///
+/// # Errors
+/// As [`search`], and if a path is to be trusted.
+pub(super) fn proven(
+    lookup: &Lookup,
+    servers: Option<&Settings>,
+    streams: &Streams<'_>,
+) -> anyhow::Result<Search> {
+    let is_proven = lookup.trust.is_empty();
+    anyhow::ensure!(
+        is_proven,
+        "cannot use --trust here: who reads the output could not tell what is only trusted; views take it"
+    );
+    search(lookup, servers, streams)
 }
 
 /// Tells which servers are asked for missing files; `None` if none.

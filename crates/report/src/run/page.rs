@@ -107,7 +107,7 @@ pub(super) fn with_page<T>(
     let mut screen = screen(global, streams);
     for (report, named) in of_usual.iter().zip(&named) {
         screen.warn(named.trouble.iter().cloned().chain(quality::warning(report)));
-        screen.warn(report.profile.names.remark());
+        screen.warn(report.profile.names.remarks());
         screen.warn(report.located.into_iter().flat_map(|located| unmatched(report, located)));
         screen.remark(lookup::remarks(&search, servers.as_ref(), &named.fetched));
     }

@@ -66,7 +66,7 @@ pub(super) fn parquet(options: &Parquet, global: &Global, streams: &mut Streams<
         );
     }
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let search = lookup::proven(&options.lookup, servers.as_ref(), streams)?;
     let mut dataset = Dataset::new(folder);
     let mut left_out = Vec::new();
     // One at a time: a recording keeps all CPUs busy by itself, and its rows take memory.

@@ -42,7 +42,7 @@ pub(super) fn show<V: View + Args>(
     refuse_broken(&report)?;
     let mut screen = screen(global, streams);
     let misleads = if tells_quality { None } else { quality::warning(&report) };
-    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remark()));
+    screen.warn(trouble.into_iter().chain(misleads).chain(report.profile.names.remarks()));
     if global.json || is_no_page {
         let mixed = if lists_samples { None } else { events::mixed(&report) };
         screen.warn(events::unshown(&report).into_iter().chain(mixed));

@@ -19,14 +19,14 @@ use icecore_profile::recording::load::clean;
 use icecore_profile::stacks::locate::Locator;
 use icecore_profile::stacks::mounts::Elsewhere;
 use icecore_symbolize::Reason;
-use icecore_symbolize::image::{Finder, Identity, Knowledge, Looked, Search, hex};
+use icecore_symbolize::image::{Evidence, Finder, Identity, Knowledge, Looked, Search, TRUSTED, hex};
 use icecore_text::path::shown;
 
 use super::{Needs, Result, Screen, Shown, View, left_out};
 use crate::cli::Select;
 use advice::Origin;
 use count::{Lack, Lacks, count};
-use icecore_text::quantity::ratio;
+use icecore_text::quantity::{bytes, ratio, utc};
 use packages::Packages;
 
 /// The arguments of `missing`.
@@ -140,8 +140,51 @@ pub struct Tried {
     source: &'static str,
     path: String,
     outcome: &'static str,
+    /// What speaks for and against the file, if nothing proves that it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<FileEvidence>,
     #[serde(skip)]
     came_of_it: String,
+}
+
+/// What speaks for and against a file of which nothing proves that it ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct FileEvidence {
+    /// Its inode has the recorded number; `None` if none was recorded.
+    same_inode: Option<bool>,
+    size_bytes: u64,
+    modified_unix_ns: u64,
+    /// It was last written before the recording began.
+    written_before: bool,
+    /// It, its names or its permissions were last changed before the recording began.
+    changed_before: bool,
+}
+
+impl FileEvidence {
+    fn new(evidence: Evidence, began_unix_ns: u64) -> Self {
+        Self {
+            same_inode: evidence.is_same_inode,
+            size_bytes: evidence.len,
+            modified_unix_ns: evidence.modified_unix_ns,
+            written_before: evidence.modified_unix_ns < began_unix_ns,
+            changed_before: evidence.changed_unix_ns < began_unix_ns,
+        }
+    }
+
+    /// Describes it for people.
+    fn text(&self) -> String {
+        let inode = match self.same_inode {
+            Some(true) => "the recorded inode",
+            Some(false) => "another inode than was recorded",
+            None => "no inode was recorded",
+        };
+        let since = match (self.written_before, self.changed_before) {
+            (true, true) => "before the recording",
+            (true, false) => "before the recording, linked or given other permissions since",
+            (false, _) => "after the recording began",
+        };
+        format!("{inode}, {}, last written {} ({since})", bytes(self.size_bytes), utc(self.modified_unix_ns))
+    }
 }
 
 impl Missing {
@@ -168,6 +211,7 @@ impl Missing {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for lack in lacks {
             let path = &*report.profile.names.images[lack.image as usize].path;
+            let path = path.strip_suffix(TRUSTED).unwrap_or(path);
             let images = builds(&locator.images, path, &scope.left_out);
             let looked = images.into_iter().map(|image| (image, finder.look(image.1)));
             let rows: Vec<LackingImage> = looked
@@ -281,10 +325,12 @@ impl Scope<'_> {
         let embeds_all = self.report.loaded.tables.session.embed == EmbedMode::ALL;
         let origin = Origin { host: self.host, process, embeds_all };
         let reason = lack.reason.map(|reason| looked.files.as_ref().err().copied().unwrap_or(reason));
+        let began_unix_ns = self.report.loaded.tables.session.start_unix_ns;
         let tried = looked.attempts.iter().map(|step| Tried {
             source: step.source.code(),
             path: shown(&step.path),
             outcome: step.outcome.code(),
+            evidence: step.evidence.map(|evidence| FileEvidence::new(evidence, began_unix_ns)),
             came_of_it: step.outcome.to_string(),
         });
         LackingImage {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::{ElfFile, Identity};
 use crate::Reason;
 
 /// The place where a file was searched.
@@ -20,6 +21,8 @@ pub enum FileSource {
     Path,
     /// The recorded path below `--sysroot`.
     Sysroot,
+    /// The recorded path, and nothing but the user's word (`--trust`) says that the file there ran.
+    Trusted,
     /// The downloads from debuginfod servers.
     Debuginfod,
 }
@@ -34,6 +37,7 @@ impl FileSource {
             Self::Debuglink => "debuglink",
             Self::Path => "path",
             Self::Sysroot => "sysroot",
+            Self::Trusted => "trusted",
             Self::Debuginfod => "debuginfod",
         }
     }
@@ -60,10 +64,12 @@ pub enum Outcome {
     NoAnswer,
     /// The file has another build-id, or none.
     OtherBuild,
-    /// There is no build-id, and size or modification time differ, or were not recorded.
+    /// There is no build-id, and size or modification time differ.
     Changed,
     /// There is no build-id, and another file, of the same size and time, lies there than was recorded: another inode.
     Unproven,
+    /// The recording has neither build-id nor size: nothing tells whether this file ran.
+    Unknown,
     /// The file does not have the checksum that `.gnu_debuglink` states.
     OtherChecksum,
     /// The debuginfod servers have said, not long ago, that they do not have the file.
@@ -85,6 +91,7 @@ impl Outcome {
             Self::OtherBuild => "other_build",
             Self::Changed => "changed",
             Self::Unproven => "unproven",
+            Self::Unknown => "unknown",
             Self::OtherChecksum => "other_checksum",
             Self::NotServed => "not_served",
         }
@@ -101,6 +108,7 @@ impl Outcome {
             Self::OtherBuild => Reason::BuildIdMismatch,
             Self::Changed => Reason::ImageChanged,
             Self::Unproven => Reason::ImageUnproven,
+            Self::Unknown => Reason::ImageUnknown,
             Self::Taken | Self::NotNeeded | Self::NoOffsets | Self::OtherChecksum | Self::NotServed => {
                 return None;
             }
@@ -126,6 +134,7 @@ impl fmt::Display for Outcome {
             Self::Unproven => {
                 "another file of the same size and time: nothing proves that it is the one that ran"
             }
+            Self::Unknown => "nobody knows whether it is the one that ran",
             Self::OtherChecksum => "another checksum than the image says",
             Self::NotServed => "no server had it",
         })
@@ -153,4 +162,39 @@ pub struct Attempt {
     pub path: PathBuf,
     /// The outcome.
     pub outcome: Outcome,
+    /// What the file was, if nothing proves that it ran.
+    pub evidence: Option<Evidence>,
+}
+
+impl Attempt {
+    pub(super) fn new(source: FileSource, path: PathBuf, outcome: Outcome) -> Self {
+        Self { source, path, outcome, evidence: None }
+    }
+}
+
+/// What speaks for and against a file of which nothing proves that it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evidence {
+    /// Its inode has the recorded number. Devices are not compared: the kernel and stat(2) number those of overlayfs and btrfs
+    /// differently. `None` if no inode was recorded.
+    pub is_same_inode: Option<bool>,
+    /// Its length, bytes.
+    pub len: u64,
+    /// When it was last written, ns since 1970-01-01 UTC.
+    pub modified_unix_ns: u64,
+    /// When it, its names or its permissions were last changed, ns since 1970-01-01 UTC.
+    pub changed_unix_ns: u64,
+}
+
+impl Evidence {
+    pub(super) fn of(file: &ElfFile, wanted: &Identity) -> Self {
+        let number = |identity: &Identity| Some(identity.inode?.number);
+        Self {
+            is_same_inode: number(wanted)
+                .map(|number| file.inode.is_some_and(|inode| inode.number == number)),
+            len: file.len,
+            modified_unix_ns: file.modified_unix_ns,
+            changed_unix_ns: file.changed_unix_ns,
+        }
+    }
 }

@@ -6,7 +6,8 @@ use super::identify::{DELETED, of_build, prove};
 use super::pointers::{Altlink, altlink, debuglink, is_supplement};
 use super::search::Spot;
 use super::{
-    Attempt, ElfFile, FileSource, Files, FoundFile, Identity, Knowledge, Layout, Looked, Outcome, Search,
+    Attempt, ElfFile, Evidence, FileSource, Files, FoundFile, Identity, Knowledge, Layout, Looked, Outcome,
+    Search,
 };
 use super::{gsym_search, mini, places, split};
 use crate::Reason;
@@ -41,7 +42,7 @@ impl<'s> DebugSearch<'s> {
         if let Some(found) = embedded {
             let (source, path) = (found.source, PathBuf::from(&wanted.path));
             let outcome = begun.take(found);
-            begun.attempts.push(Attempt { source, path, outcome });
+            begun.attempts.push(Attempt::new(source, path, outcome));
         }
         begun
     }
@@ -86,7 +87,15 @@ impl<'s> DebugSearch<'s> {
         let wanted = self.wanted;
         let (source, spot) = self.search.spot(path);
         let is_copy = source == FileSource::Sysroot || spot.shown() != path;
-        let outcome = self.offer(source, &spot, |file| prove(file, wanted, is_copy));
+        let mut outcome = self.offer(source, &spot, |file| prove(file, wanted, is_copy));
+        if matches!(outcome, Some(Outcome::Unknown | Outcome::Unproven)) && self.search.trusts(path) {
+            // The user knows one file of this path, and the recording may have several.
+            let is_it =
+                |file: &ElfFile| !wanted.has_double || Evidence::of(file, wanted).is_same_inode == Some(true);
+            outcome = self.offer(FileSource::Trusted, &spot, |file| {
+                if is_it(file) { Ok(file.layout()?) } else { Err(Outcome::Unproven) }
+            });
+        }
         self.reason = match outcome.and_then(Outcome::reason) {
             Some(Reason::BuildIdMismatch | Reason::NotAFile) if is_deleted => Reason::ImageMissing,
             Some(reason) => reason,
@@ -151,7 +160,7 @@ impl<'s> DebugSearch<'s> {
             match std::fs::metadata(&path) {
                 Ok(meta) if meta.len() == 0 && !self.is_complete() => {
                     let (source, outcome) = (FileSource::Debuginfod, Outcome::NotServed);
-                    self.attempts.push(Attempt { source, path, outcome });
+                    self.attempts.push(Attempt::new(source, path, outcome));
                 }
                 _ => self.try_build(FileSource::Debuginfod, &Spot::typed(path)),
             }
@@ -174,12 +183,17 @@ impl<'s> DebugSearch<'s> {
         if self.is_complete() {
             return None;
         }
-        let opened = self.search.open(spot).map_err(Outcome::from).and_then(|file| Ok((proof(&file)?, file)));
-        let outcome = match opened {
-            Ok((layout, file)) => self.take(FoundFile { file, layout, source }),
-            Err(outcome) => outcome,
+        let mut evidence = None;
+        let outcome = match self.search.open(spot).map(|file| (proof(&file), file)) {
+            Ok((Ok(layout), file)) => self.take(FoundFile { file, layout, source }),
+            Ok((Err(outcome), file)) => {
+                let is_doubtful = matches!(outcome, Outcome::Unknown | Outcome::Unproven);
+                evidence = is_doubtful.then(|| Evidence::of(&file, self.wanted));
+                outcome
+            }
+            Err(reason) => reason.into(),
         };
-        self.attempts.push(Attempt { source, path: spot.shown(), outcome });
+        self.attempts.push(Attempt { evidence, ..Attempt::new(source, spot.shown(), outcome) });
         Some(outcome)
     }
 
@@ -221,7 +235,7 @@ impl<'s> DebugSearch<'s> {
             useless.for_each(|step| step.outcome = Outcome::NoOffsets);
             let gsym = self.search.symbols.gsym_of_build_id(&self.build_id).iter().cloned();
             let (source, outcome) = (FileSource::Symbols, Outcome::NoOffsets);
-            self.attempts.extend(gsym.map(|path| Attempt { source, path, outcome }));
+            self.attempts.extend(gsym.map(|path| Attempt::new(source, path, outcome)));
             return Looked { files: Err(self.reason), attempts: self.attempts, missing_alt: None };
         };
         let debug = self.debug.take().filter(|debug| debug.knowledge() > image.knowledge());
@@ -265,7 +279,7 @@ impl<'s> DebugSearch<'s> {
             let opened = search.open(&spot).map_err(Outcome::from);
             let opened = opened.and_then(|file| Ok((supplement(&file, link)?, file)));
             let outcome = opened.as_ref().map_or_else(|outcome| *outcome, |_| Outcome::Taken);
-            self.attempts.push(Attempt { source, path: spot.shown(), outcome });
+            self.attempts.push(Attempt::new(source, spot.shown(), outcome));
             if let Ok((layout, file)) = opened {
                 return Some(FoundFile { file, layout, source });
             }

@@ -106,8 +106,17 @@ impl Files {
         self.image.knowledge().max(debug).max(mini).max(gsym)
     }
 
-    /// Returns the source of the file that names most: the one with DWARF, otherwise with a symbol table, otherwise the image.
+    /// Returns true if nothing but the user's word says that the image is the one that ran.
+    pub fn is_trusted(&self) -> bool {
+        self.image.source == FileSource::Trusted
+    }
+
+    /// Returns the source of the file that names most: the one with DWARF, otherwise with a symbol table, otherwise the image. What
+    /// was found by means of a trusted image is trusted, too.
     pub fn source(&self) -> FileSource {
+        if self.is_trusted() {
+            return FileSource::Trusted;
+        }
         self.debug.as_ref().unwrap_or(&self.image).source
     }
 }

@@ -1,6 +1,7 @@
 //! Finds the files of images: in a recording, and on this machine.
 
 use std::fmt;
+use std::path::Path;
 
 use super::debug_search::DebugSearch;
 use super::identify::without_file;
@@ -25,6 +26,14 @@ pub struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// Returns true if the search finds a file for an image that nothing but the user's word proves.
+    pub fn is_trusted(&self, wanted: &Identity) -> bool {
+        // A build-id needs no trust.
+        wanted.build_id.is_empty()
+            && self.search.trusts(Path::new(&wanted.path))
+            && self.look(wanted).files.is_ok_and(|files| files.is_trusted())
+    }
+
     /// Searches the files of an image: in the recording, by build-id below `--symbols` and in debug directories, at the recorded
     /// path, as a debug file beside it, by its debuglink, and among downloads. Stops as soon as it has the image and its DWARF.
     ///

@@ -38,7 +38,7 @@ fn alone(image: &FoundFile, recorded: &Path, search: &Search, attempts: &mut Vec
         let Ok(file) = search.open(&spot) else { continue };
         let is_own = !wanted.is_empty() && build_id(&file).as_ref() == Some(wanted);
         let outcome = if is_own { Outcome::Taken } else { Outcome::OtherBuild };
-        attempts.push(Attempt { source, path: spot.shown(), outcome });
+        attempts.push(Attempt::new(source, spot.shown(), outcome));
         if is_own {
             return Some(Gsym::Alone(file));
         }

@@ -8,6 +8,9 @@ use crate::Reason;
 /// The text that the kernel appends to the path of a mapping whose file was deleted.
 pub const DELETED: &str = " (deleted)";
 
+/// The text that views append to the path of an image if only the user says that its file ran (`--trust`).
+pub const TRUSTED: &str = " (trusted)";
+
 /// Returns why an image has no file; `None` if it has one.
 pub(super) fn without_file(kind: Kind) -> Option<Reason> {
     match kind {
@@ -21,8 +24,8 @@ pub(super) fn without_file(kind: Kind) -> Option<Reason> {
 /// Reads the headers of a file if it is the one in the recording.
 ///
 /// If the recording has a build-id, the file's must be equal, and nothing else counts (stripping a file changes its size, not its
-/// code). Otherwise the size must be equal, and also the modification time and the inode, if they were recorded. A recording with
-/// neither build-id nor size matches no file.
+/// code). Otherwise the size must be equal, and also the modification time and the inode, if they were recorded. If the recording has
+/// neither build-id nor size, nobody knows.
 ///
 /// `is_copy`: the user says that files at this place are copies of the recorded ones, so that inodes tell nothing. Then the recording
 /// may have no second file of the same size and time.
@@ -30,8 +33,11 @@ pub(super) fn prove(file: &ElfFile, wanted: &Identity, is_copy: bool) -> Result<
     if !wanted.build_id.is_empty() {
         return of_build(file, &wanted.build_id);
     }
+    if wanted.size_bytes == 0 {
+        return Err(Outcome::Unknown);
+    }
     let is_same_time = wanted.modified_unix_ns == 0 || wanted.modified_unix_ns == file.modified_unix_ns;
-    if wanted.size_bytes == 0 || wanted.size_bytes != file.len || !is_same_time {
+    if wanted.size_bytes != file.len || !is_same_time {
         return Err(Outcome::Changed);
     }
     let is_same_file =
@@ -95,12 +101,13 @@ mod tests {
         assert_eq!(reason(&Identity { modified_unix_ns: 0, ..good.clone() }), None);
         let changed = [
             Identity { size_bytes: good.size_bytes + 1, ..good.clone() },
-            Identity { size_bytes: 0, ..good.clone() },
             Identity { modified_unix_ns: good.modified_unix_ns + 1, ..good.clone() },
         ];
         for wanted in changed {
             assert_eq!(reason(&wanted), Some(Reason::ImageChanged), "{wanted:?}");
         }
+        let untold = Identity { size_bytes: 0, ..good.clone() };
+        assert_eq!(reason(&untold), Some(Reason::ImageUnknown));
         let wanted = Identity { build_id: vec![1; 20], ..good };
         assert_eq!(reason(&wanted), Some(Reason::BuildIdMismatch), "a file without one is another file");
     }

@@ -29,7 +29,7 @@ mod tree;
 use std::fmt::Write;
 
 pub use crate::identity::{Identity, Inode, Kind, Stamp};
-pub use attempts::{Attempt, FileSource, Outcome};
+pub use attempts::{Attempt, Evidence, FileSource, Outcome};
 pub use budget::refusals;
 pub use door::{Door, READER, answer_requests};
 pub(crate) use files::Gsym;
@@ -37,7 +37,7 @@ pub use files::{Files, FoundFile, FoundState, Knowledge, Looked};
 pub use finder::{Carried, Finder};
 pub(crate) use gsym::{HEADER_LEN as GSYM_HEADER_LEN, Header as GsymHeader};
 pub use icecore_elf::{FileOff, Layout, Section, Svma};
-pub use identify::DELETED;
+pub use identify::{DELETED, TRUSTED};
 pub use open::{ElfFile, supports_sysroot};
 pub(crate) use places::download;
 pub use present::Present;

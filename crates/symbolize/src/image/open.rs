@@ -18,6 +18,8 @@ use crate::Reason;
 const PSEUDO: [&str; 2] = ["/proc", "/sys"];
 /// The same wherever they are mounted: proc, sysfs, debugfs, tracefs; uapi/linux/magic.h.
 const PSEUDO_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163];
+/// File systems whose layers or subvolumes have devices of their own for stat(2): overlayfs, btrfs.
+const LAYERED_MAGIC: [u64; 2] = [0x794c_7630, 0x9123_683e];
 /// Attempts to resolve a path while somebody moves its folders: the kernel gives up with EAGAIN rather than risk an escape.
 const RACES: usize = 8;
 
@@ -42,6 +44,8 @@ pub struct ElfFile {
     pub inode: Option<Inode>,
     /// Last change of its contents or its names, ns since 1970-01-01 UTC; 0 if it has no path.
     pub changed_unix_ns: u64,
+    /// Its device is that of a layer or a subvolume, not the one that the kernel's records of mappings have.
+    pub is_layered: bool,
 }
 
 impl Inode {
@@ -98,6 +102,7 @@ impl ElfFile {
             present: None,
             inode: None,
             changed_unix_ns: 0,
+            is_layered: false,
         })
     }
 
@@ -136,13 +141,15 @@ impl ElfFile {
             present: None,
             inode: Some(Inode::of(&meta)),
             changed_unix_ns: unix_ns(meta.ctime(), meta.ctime_nsec()),
+            is_layered: has_magic(&place, &LAYERED_MAGIC).unwrap_or(false),
         })
     }
 
     /// Takes a file that was composed of pieces; `path` is that of the image.
     pub fn of_pieces(file: File, len: u64, path: PathBuf, present: Present) -> Self {
         let (modified_unix_ns, inode, changed_unix_ns) = (0, None, 0);
-        Self { file, real_path: path, len, modified_unix_ns, present: Some(present), inode, changed_unix_ns }
+        let (real_path, present, is_layered) = (path, Some(present), false);
+        Self { file, real_path, len, modified_unix_ns, present, inode, changed_unix_ns, is_layered }
     }
 
     /// Reads the ELF headers.
@@ -233,7 +240,12 @@ fn beneath(root: &Path, path: &Path, flags: OFlags, how: ResolveFlags) -> rustix
 fn is_pseudo(place: &File, real_path: &Path) -> bool {
     PSEUDO.iter().any(|root| real_path.starts_with(root))
         // A file system that cannot be queried is not on a disk.
-        || fstatfs(place.as_fd()).map_or(true, |fs| PSEUDO_MAGIC.contains(&(fs.f_type as u64)))
+        || has_magic(place, &PSEUDO_MAGIC).unwrap_or(true)
+}
+
+/// Returns whether a file is on one of these file systems; `None` if that cannot be queried.
+fn has_magic(place: &File, magic: &[u64]) -> Option<bool> {
+    fstatfs(place.as_fd()).ok().map(|fs| magic.contains(&(fs.f_type as u64)))
 }
 
 fn fd_path(file: &File) -> PathBuf {

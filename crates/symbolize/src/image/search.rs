@@ -20,6 +20,8 @@ pub struct Search {
     pub sysroot: Option<PathBuf>,
     /// Replacements of the beginnings of recorded paths; the first that fits counts.
     pub maps: Vec<PathMap>,
+    /// Recorded paths, of files or of folders, of which the user says that the files there ran, though nothing proves it.
+    pub trusted: Vec<PathBuf>,
     /// The folder of downloads: `<build-id>/executable` and `<build-id>/debuginfo`.
     pub downloads: Option<PathBuf>,
     /// The cached answers of earlier reports.
@@ -94,10 +96,16 @@ impl Search {
             debug_dirs: Vec::new(),
             sysroot: None,
             maps: Vec::new(),
+            trusted: Vec::new(),
             downloads: None,
             known: None,
             door: Door::default(),
         }
+    }
+
+    /// Returns true if the user says that the file at a recorded path is the one that ran.
+    pub fn trusts(&self, path: &Path) -> bool {
+        self.trusted.iter().any(|trusted| path.starts_with(trusted))
     }
 
     /// Opens the file at a spot, if it is a regular file.

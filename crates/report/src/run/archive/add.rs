@@ -90,7 +90,7 @@ pub(super) fn add(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let search = lookup::proven(&options.lookup, servers.as_ref(), streams)?;
     let redaction = redaction(&options.redacted)?;
     let files = expanded(&options.files)?;
     let archive = opened_or_created(folder)?;
@@ -146,7 +146,7 @@ pub(in super::super) fn add_one(
     let repair = !input::open(path)?.is_closed();
     let options = Add { repair, ..Add::default() };
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let search = lookup::proven(&options.lookup, servers.as_ref(), streams)?;
     let adding = Adding {
         archive,
         options: &options,

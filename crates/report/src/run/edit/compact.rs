@@ -17,7 +17,7 @@ pub(in crate::run) fn run(
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let search = lookup::proven(&options.lookup, servers.as_ref(), streams)?;
     let redaction = redaction(&options.redacted)?;
     let recording = input::open(&options.file)?;
     let loaded = Loaded::whole(&options.file, &recording, &search);

@@ -20,7 +20,7 @@ pub(in crate::run) fn run(
 ) -> anyhow::Result<u8> {
     let cannot = |error| cannot("pack", &options.file, error);
     let servers = lookup::servers(&options.lookup)?;
-    let search = lookup::search(&options.lookup, servers.as_ref(), streams)?;
+    let search = lookup::proven(&options.lookup, servers.as_ref(), streams)?;
     let watch = watch(streams.progress && !global.quiet);
     let recording = input::open(&options.file)?;
     let loaded = Loaded::whole(&options.file, &recording, &search);

@@ -61,7 +61,12 @@ fn copy(image: &Identity, origin: Origin<'_>) -> String {
     let folder = Path::new(&image.path).parent().unwrap_or(Path::new("/"));
     let folder = Path::new("root").join(folder.strip_prefix("/").unwrap_or(folder));
     let folder = quoted(&folder);
-    format!("mkdir -p {folder} && scp -p {from} {folder}{while_it_runs}, then --sysroot root")
+    // Without a size nothing proves the copy.
+    let trust = match image.size_bytes {
+        0 => format!(" --trust {}", quoted(Path::new(&image.path))),
+        _ => String::new(),
+    };
+    format!("mkdir -p {folder} && scp -p {from} {folder}{while_it_runs}, then --sysroot root{trust}")
 }
 
 /// Lists commands that may get the file.
@@ -74,7 +79,12 @@ pub(super) fn get(image: &Identity, looked: &Looked, origin: Origin<'_>, search:
         let wanted = wanted.iter().filter(|(_, is_wanted)| *is_wanted);
         commands.extend(wanted.map(|(what, _)| format!("debuginfod-find {what} {}", hex(&image.build_id))));
     }
-    if !is_here && image.path.starts_with('/') {
+    let is_unknown = looked.attempts.iter().any(|step| step.outcome == Outcome::Unknown);
+    if !is_here && is_unknown {
+        // A copy would be as unknown as the file that is here.
+        let path = quoted(Path::new(&image.path));
+        commands.push(format!("--trust {path}, if you know that the file there is the one that ran"));
+    } else if !is_here && image.path.starts_with('/') {
         match image.path.strip_suffix(DELETED) {
             None => commands.push(copy(image, origin)),
             Some(_) if origin.embeds_all => {}

@@ -38,6 +38,7 @@ fn is_of_a_file(reason: Reason) -> bool {
         | Reason::BuildIdMismatch
         | Reason::ImageChanged
         | Reason::ImageUnproven
+        | Reason::ImageUnknown
         | Reason::ImageUnreadable
         | Reason::ImageDenied
         | Reason::NoAnswer

@@ -106,9 +106,10 @@ impl Missing {
     fn tried(&self, row: &LackingImage) -> Vec<String> {
         let (absent, there): (Vec<_>, Vec<_>) =
             row.tried.iter().partition(|tried| tried.outcome == "absent" && !self.shows_paths);
-        let line = |tried: &&Tried| match tried.source {
-            "embedded" => format!("{} in the recording: {}", tried.path, tried.came_of_it),
-            _ => format!("{}: {}", tried.path, tried.came_of_it),
+        let line = |tried: &&Tried| match (tried.source, &tried.evidence) {
+            ("embedded", _) => format!("{} in the recording: {}", tried.path, tried.came_of_it),
+            (_, Some(evidence)) => format!("{}: {}: {}", tried.path, tried.came_of_it, evidence.text()),
+            (_, None) => format!("{}: {}", tried.path, tried.came_of_it),
         };
         let mut lines: Vec<String> = there.iter().map(line).collect();
         match absent[..] {

@@ -20,8 +20,9 @@ pub const READER: &str = "icecore-reader";
 const MAX_PATH: u64 = 1 << 16;
 /// The bytes of a file that are sent at once.
 const STEP: u64 = 1 << 18;
-/// The numbers at the beginning of an answer: status, length, three times and two numbers of the file, length of its path.
-type Head = [u64; 7];
+/// The numbers at the beginning of an answer: status, length, two times, device and inode of the file, whether it is layered, length of
+/// its path.
+type Head = [u64; 8];
 
 /// A process that opens files, and the way to it.
 #[derive(Debug)]
@@ -57,7 +58,8 @@ impl Reader {
         self.socket.write_all(&[&lengths.concat(), paths[0], paths[1]].concat())?;
         let mut head = [0; size_of::<Head>()];
         self.fill(&mut head, until)?;
-        let [status, len, modified_unix_ns, changed_unix_ns, device, number, path_len] = numbers(&head);
+        let [status, len, modified_unix_ns, changed_unix_ns, device, number, is_layered, path_len] =
+            numbers(&head);
         if let Some(reason) = (status as usize).checked_sub(1) {
             return Ok(Err(Reason::ALL.get(reason).copied().unwrap_or(Reason::ImageUnreadable)));
         }
@@ -77,7 +79,17 @@ impl Reader {
         }
         let real_path = OsStr::from_bytes(&real_path).into();
         let inode = Some(Inode { device, number });
-        Ok(Ok(ElfFile { file, real_path, len, modified_unix_ns, present: None, inode, changed_unix_ns }))
+        let (present, is_layered) = (None, is_layered != 0);
+        Ok(Ok(ElfFile {
+            file,
+            real_path,
+            len,
+            modified_unix_ns,
+            present,
+            inode,
+            changed_unix_ns,
+            is_layered,
+        }))
     }
 
     /// Reads bytes of an answer.
@@ -134,7 +146,8 @@ fn serve(socket: &mut UnixStream) -> io::Result<()> {
         match opened {
             Ok(file) => send(socket, &file)?,
             Err(reason) => {
-                let head: Head = [reason as u64 + 1, 0, 0, 0, 0, 0, 0];
+                let mut head = Head::default();
+                head[0] = reason as u64 + 1;
                 socket.write_all(&head.map(u64::to_ne_bytes).concat())?;
             }
         }
@@ -144,8 +157,9 @@ fn serve(socket: &mut UnixStream) -> io::Result<()> {
 fn send(socket: &mut UnixStream, file: &ElfFile) -> io::Result<()> {
     let path = file.real_path.as_os_str().as_bytes();
     let (device, number) = file.inode.map_or((0, 0), |inode| (inode.device, inode.number));
+    let (is_layered, path_len) = (file.is_layered.into(), path.len() as u64);
     let head: Head =
-        [0, file.len, file.modified_unix_ns, file.changed_unix_ns, device, number, path.len() as u64];
+        [0, file.len, file.modified_unix_ns, file.changed_unix_ns, device, number, is_layered, path_len];
     socket.write_all(&[&head.map(u64::to_ne_bytes).concat()[..], path].concat())?;
     let mut off = 0;
     while off < file.len {
