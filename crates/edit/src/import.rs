@@ -94,7 +94,8 @@ pub fn import(file: File, writer: &mut Writer, door: &Door, watch: &dyn Watch) -
     if session.kernel {
         session.notes.push(functions.note.clone());
     }
-    here::identify(&mut world.images, &world.strings, session.start_unix_ns, door);
+    let written = here::Written::new((session.start_unix_ns, session.start_ns), changed_unix_ns);
+    here::identify(&mut world.images, &world.strings, written, door);
     ids::append(writer, &session)?;
     write::world(writer, &world)?;
     watch.begin("importing samples", data.samples.len() as u64);
@@ -131,6 +132,8 @@ fn not_imported(data: &PerfData, counts: &Counts) -> Vec<NotImported> {
         ("sample_too_short", counts.too_short),
         ("sample_of_guest", counts.guest),
         ("registers_of_32_bits", counts.narrow),
+        ("user_stack_of_sample", counts.unfinished),
+        ("branch_stack", counts.branches),
     ];
     let records = data.not_imported.iter().map(|(what, count)| (*what, *count));
     let all = records.chain(of_samples).filter(|(_, count)| *count > 0);

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use icecore_elf::Avma;
 use icecore_format::records::JitCode;
 
+use super::here::booted_unix_ns;
+
 /// The most addresses of all processes; code at further addresses stays unnamed.
 const MAX_ADDRESSES: usize = 512 << 10;
 /// The largest map that is read, bytes.
@@ -90,15 +92,13 @@ fn is_of(meta: &Metadata, tgid: u32, when: RecordedAt<'_>) -> bool {
 ///
 /// # Source
 /// proc(5) `/proc/pid/stat`: field 22 is the start in ticks since the machine started; the name of the process, in brackets, may
-/// hold anything. `/proc/stat`: `btime` is when the machine started.
+/// hold anything.
 fn began(tgid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{tgid}/stat")).ok()?;
     let behind_name = stat.rsplit(|byte| *byte == b')').next()?;
     let ticks = behind_name.split(|byte| *byte == b' ').nth(20)?;
     let ticks: u64 = std::str::from_utf8(ticks).ok()?.parse().ok()?;
-    let machine = fs::read_to_string("/proc/stat").ok()?;
-    let machine = machine.lines().find_map(|line| line.strip_prefix("btime "))?.parse::<u64>().ok()?;
-    Some((machine + ticks / TICKS_PER_SECOND).saturating_mul(1_000_000_000))
+    booted_unix_ns()?.checked_add((ticks / TICKS_PER_SECOND).checked_mul(1_000_000_000)?)
 }
 
 /// Reads the lines of a map that hold one of the addresses, or end right before one. Of several lines with an address the last

@@ -12,6 +12,7 @@ use std::fs;
 use icecore_elf::Avma;
 use icecore_format::records::KernelSymbol;
 
+use super::here::booted_unix_ns;
 use super::perf_data::{Features, Kernel};
 
 /// The most kernel addresses; code at further addresses stays unnamed.
@@ -194,8 +195,6 @@ impl Here {
         if (&features.host, &features.kernel_release) != (&host, &release) {
             return Self { host, release, ..Self::default() };
         }
-        let started =
-            text("/proc/stat").lines().find_map(|line| line.strip_prefix("btime ")?.parse::<u64>().ok());
         Self {
             host,
             release,
@@ -204,7 +203,7 @@ impl Here {
                 .and_then(|notes| build_id(&notes))
                 .unwrap_or_default(),
             kallsyms: fs::read("/proc/kallsyms").unwrap_or_default(),
-            started_unix_ns: started.unwrap_or(0).saturating_mul(1_000_000_000),
+            started_unix_ns: booted_unix_ns().unwrap_or(0),
         }
     }
 }

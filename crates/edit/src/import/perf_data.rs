@@ -45,6 +45,7 @@ pub(super) use features::Features;
 use icecore_profile::map::Map;
 pub(super) use records::At;
 use records::{Record, Records};
+use sample::Deferred;
 pub(super) use sample::{PerfSample, UserRegisters};
 
 /// Types of records that perf itself writes.
@@ -82,6 +83,8 @@ pub(super) struct PerfData {
     pub(super) events: Vec<(u64, Event)>,
     /// Samples, by time.
     pub(super) samples: Vec<SampleAt>,
+    /// User sides of call chains that were recorded after their samples, by thread and number.
+    deferred: Map<(u32, u64), At>,
     /// CPUs that samples hit; empty if unknown.
     pub(super) cpus: BTreeSet<u32>,
     /// Samples of the idle task are among them.
@@ -103,7 +106,16 @@ impl PerfData {
         let mut all = Records::new(file);
         damage.extend(all.walk(records, |record| reader.record(record))?);
         let Reader {
-            attrs, features, mut events, mut samples, cpus, has_idle, not_imported, too_short, ..
+            attrs,
+            features,
+            mut events,
+            mut samples,
+            deferred,
+            cpus,
+            has_idle,
+            not_imported,
+            too_short,
+            ..
         } = reader;
         damage.extend(too_short);
         if attrs.iter().all(Attr::is_dummy) {
@@ -112,7 +124,8 @@ impl PerfData {
         // Records of one CPU are ordered; those of several are not.
         events.sort_by_key(|(time_ns, _)| *time_ns);
         samples.sort_by_key(|sample| sample.time_ns);
-        Ok(Self { records: all, attrs, features, events, samples, cpus, has_idle, not_imported, damage })
+        let records = all;
+        Ok(Self { records, attrs, features, events, samples, deferred, cpus, has_idle, not_imported, damage })
     }
 
     /// Lists the events that sample: perf has others that only report tasks and mappings.
@@ -137,6 +150,21 @@ impl PerfData {
         let body = self.records.body(sample.at, buffer)?;
         Ok(PerfSample::decode(body, sample.at.misc, &self.attrs[sample.attr as usize]))
     }
+
+    /// Reads the user side of a call chain that was recorded later; `None` if it was not.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub(super) fn deferred<'b>(
+        &self,
+        tid: u32,
+        cookie: u64,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Option<Deferred<'b>>> {
+        let Some(at) = self.deferred.get(&(tid, cookie)) else { return Ok(None) };
+        let body = self.records.body(*at, buffer)?;
+        Ok(Deferred::decode(body))
+    }
 }
 
 fn damage(off: u64, cause: String) -> Damage {
@@ -156,6 +184,7 @@ struct Reader {
     is_ready: bool,
     events: Vec<(u64, Event)>,
     samples: Vec<SampleAt>,
+    deferred: Map<(u32, u64), At>,
     cpus: BTreeSet<u32>,
     has_idle: bool,
     not_imported: BTreeMap<&'static str, u64>,
@@ -235,17 +264,25 @@ impl Reader {
                 self.has_idle |= of(field::TID) == Some(0);
                 self.samples.push(SampleAt { time_ns, attr: number, at });
             }
+            kind::CALLCHAIN_DEFERRED => {
+                let thread = common(kind, body, attr, field::TID).map(|ids| (ids >> 32) as u32);
+                match thread.zip(Deferred::decode(body)) {
+                    Some((tid, Deferred { cookie, .. })) => drop(self.deferred.insert((tid, cookie), at)),
+                    None => self.too_short(kind, at),
+                }
+            }
             _ => match Event::decode(kind, at.misc, body, attr) {
                 Ok(event) => self.events.extend(event.map(|event| (time_ns, event))),
-                Err(_) => {
-                    *self.not_imported.entry("too_short").or_default() += 1;
-                    self.too_short.get_or_insert_with(|| {
-                        damage(at.offset(), format!("a record of type {kind} is too short"))
-                    });
-                }
+                Err(_) => self.too_short(kind, at),
             },
         }
         Ok(())
+    }
+
+    fn too_short(&mut self, kind: u32, at: At) {
+        *self.not_imported.entry("too_short").or_default() += 1;
+        self.too_short
+            .get_or_insert_with(|| damage(at.offset(), format!("a record of type {kind} is too short")));
     }
 
     /// Takes an event from a stream: its attributes and ids.

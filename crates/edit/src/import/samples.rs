@@ -41,6 +41,10 @@ pub(super) struct Counts {
     pub(super) guest: u64,
     /// Samples with the registers of a 32-bit program.
     pub(super) narrow: u64,
+    /// Samples whose user side was to be recorded later, and was not.
+    pub(super) unfinished: u64,
+    /// Samples with branches that the CPU recorded.
+    pub(super) branches: u64,
 }
 
 /// Converts samples to rows.
@@ -103,7 +107,7 @@ impl<'a> Samples<'a> {
         when: RecordedAt<'_>,
         tick: &dyn Fn(u64),
     ) -> Result<Counts, Error> {
-        let (mut buffer, mut told) = (Vec::new(), 0_u64);
+        let (mut buffer, mut later, mut told) = (Vec::new(), Vec::new(), 0_u64);
         for (done, at) in (0..).zip(&self.data.samples) {
             let time_ns = at.time_ns.max(self.world.span_ns.0);
             let is_full = self.waiting.first().is_some_and(|first| time_ns - first.time_ns > SPAN_NS);
@@ -112,7 +116,7 @@ impl<'a> Samples<'a> {
                 tick(done - std::mem::replace(&mut told, done));
             }
             match self.data.sample(*at, &mut buffer)? {
-                Some(sample) => self.sample(time_ns, at.attr, &sample)?,
+                Some(sample) => self.sample(time_ns, at.attr, &sample, &mut later)?,
                 None => self.counts.too_short += 1,
             }
         }
@@ -129,10 +133,19 @@ impl<'a> Samples<'a> {
         Ok(self.counts)
     }
 
-    fn sample(&mut self, time_ns: u64, number: u32, sample: &PerfSample<'_>) -> Result<(), Error> {
+    fn sample(
+        &mut self,
+        time_ns: u64,
+        number: u32,
+        sample: &PerfSample<'_>,
+        later: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let attr = &self.data.attrs[number as usize];
         let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
-        sample.sides(&mut kernel, &mut user);
+        let deferred = sample.sides(&mut kernel, &mut user);
+        let came = deferred.map(|cookie| self.data.deferred(sample.tid, cookie, later)).transpose()?;
+        let is_all = !matches!(came, Some(None));
+        came.flatten().into_iter().for_each(|came| came.side(&mut user));
         let pc = sample
             .registers
             .zip(self.machine)
@@ -153,6 +166,7 @@ impl<'a> Samples<'a> {
             let is_unsaid = !user.is_empty() && (is_chain || attr.stack_bytes > 0);
             let user_end = match () {
                 () if is_too_long(&user) => WalkEnd::DEPTH,
+                () if !is_all => WalkEnd::UNREADABLE,
                 () if is_unsaid => WalkEnd::UNSAID,
                 () => WalkEnd::NONE,
             };
@@ -160,7 +174,7 @@ impl<'a> Samples<'a> {
             let snapshot =
                 snapshots.zip(space).and_then(|(to, space)| to.note(sample, space, &mut self.code));
             self.made.note(sample.tgid, self.code.take_nameless());
-            self.count(sample, snapshot);
+            self.count(sample, snapshot, is_all);
             let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
             self.basis.processes = self.basis.processes.with(task.tgid);
             self.waiting.push(Sample {
@@ -181,9 +195,11 @@ impl<'a> Samples<'a> {
         Ok(())
     }
 
-    fn count(&mut self, sample: &PerfSample<'_>, snapshot: Option<u32>) {
+    fn count(&mut self, sample: &PerfSample<'_>, snapshot: Option<u32>, is_all: bool) {
         self.counts.samples += 1;
         self.counts.snapshots += u64::from(snapshot.is_some());
+        self.counts.unfinished += u64::from(!is_all);
+        self.counts.branches += u64::from(sample.branches > 0);
         self.counts.narrow += u64::from(sample.registers.is_some_and(|registers| !registers.is_64));
     }
 

@@ -107,6 +107,34 @@ fn a_call_chain_is_divided_where_the_kernel_ends() {
 }
 
 #[test]
+fn user_sides_that_came_later_are_those_of_their_samples() {
+    const DEFERRED: u64 = -640_i64 as u64;
+    let mut file = begun();
+    let kernel = u64::MAX << 20;
+    let mut of = |time_ns, cookie: u64| {
+        let chain = [CONTEXT_KERNEL, kernel, DEFERRED, cookie];
+        file.record(9, 1, &sample(time_ns, kernel, &chain, &registers(0, CODE + 0x10), &[]));
+    };
+    // Two samples of one entry into the kernel, and one whose record was lost.
+    of(200, 77);
+    of(201, 77);
+    of(203, 78);
+    let later = [77, 3, CONTEXT_USER, CODE + 0x10, CODE + 0x400];
+    let later: Vec<u8> = later.iter().flat_map(|word| word.to_le_bytes()).collect();
+    file.event(22, 0, &[], &later, 202);
+    let (tables, rows, said) = imported(&file);
+    let taken = |row: &Sample| (frames(&tables, row.user_stack), row.user_end);
+    let whole = (vec![in_file(0x2010), in_file(0x2400)], WalkEnd::UNSAID);
+    assert_eq!(
+        rows.iter().map(taken).collect::<Vec<_>>(),
+        [whole.clone(), whole, (vec![in_file(0x2010)], WalkEnd::UNREADABLE)]
+    );
+    assert!(rows.iter().all(|row| frames(&tables, row.kernel_stack) == [Location::Address(kernel)]));
+    let not_imported = said.not_imported.iter().map(|row| (row.what, row.count));
+    assert_eq!(not_imported.collect::<Vec<_>>(), [("user_stack_of_sample", 1)]);
+}
+
+#[test]
 fn a_call_chain_that_is_longer_than_stacks_of_recordings_is_marked() {
     let mut file = begun();
     let longest = MAX_FRAMES as usize;

@@ -16,6 +16,7 @@ pub(super) mod kind {
     pub(in super::super) const MMAP2: u32 = 10;
     pub(in super::super) const LOST_SAMPLES: u32 = 13;
     pub(in super::super) const KSYMBOL: u32 = 17;
+    pub(in super::super) const CALLCHAIN_DEFERRED: u32 = 22;
     /// Types from here on are perf's own.
     pub(in super::super) const FIRST_OF_PERF: u32 = 64;
 }
@@ -156,13 +157,13 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> 
     let mut is_code = misc & MISC_DATA == 0;
     if kind == kind::MMAP2 {
         let mut identity = Bytes(bytes.take(24)?);
-        if misc & MISC_BUILD_ID != 0 {
-            let id_len = usize::from(identity.u32()? as u8);
-            mapped.build_id = identity.0.get(..id_len).unwrap_or_default().to_vec();
-        } else {
-            let (major, minor) = (u64::from(identity.u32()?), u64::from(identity.u32()?));
-            mapped.dev = device(major, minor);
-            mapped.inode = identity.u64()?;
+        match build_id(identity.0).filter(|_| misc & MISC_BUILD_ID != 0) {
+            Some(build_id) => mapped.build_id = build_id.to_vec(),
+            None => {
+                let (major, minor) = (u64::from(identity.u32()?), u64::from(identity.u32()?));
+                mapped.dev = device(major, minor);
+                mapped.inode = identity.u64()?;
+            }
         }
         is_code = bytes.u32()? & PROT_EXEC != 0;
         bytes.u32()?;
@@ -179,6 +180,25 @@ fn mapped(kind: u32, misc: u16, bytes: &mut Bytes<'_>) -> Option<Option<Event>> 
         })));
     }
     Some((is_code && len > 0).then_some(Event::Mapped(mapped)))
+}
+
+/// Returns the build-id of an identity; `None` if it is a device and an inode: kernels set the flag on these, too, if another recorder
+/// requests build-ids at the same time. A build-id has 1 to 20 bytes, and all others are zero.
+///
+/// ```text
+/// build-id    len  0  0  0 │ 20 bytes, zero behind the build-id
+/// inode       major number │ minor number, inode, generation
+/// ```
+///
+/// The major number of a disk can be such a length (7 to 11). Its minor number is less than 256, so three zeros betray it.
+///
+/// # Source   uapi/linux/perf_event.h `PERF_RECORD_MISC_MMAP_BUILD_ID`
+fn build_id(identity: &[u8]) -> Option<&[u8]> {
+    let ([len, 0, 0, 0], bytes) = identity.split_first_chunk()? else { return None };
+    let (build_id, rest) = bytes.split_at_checked(usize::from(*len))?;
+    let is_one = !build_id.is_empty() && rest.iter().all(|byte| *byte == 0);
+    let is_disk = (4..=12).contains(len) && build_id[1..4] == [0; 3];
+    (is_one && !is_disk).then_some(build_id)
 }
 
 /// Returns a device number in the form of `stat`.
@@ -236,7 +256,8 @@ pub(super) fn unwanted(kind: u32) -> Option<&'static str> {
         | kind::SAMPLE
         | kind::MMAP2
         | kind::LOST_SAMPLES
-        | kind::KSYMBOL => {
+        | kind::KSYMBOL
+        | kind::CALLCHAIN_DEFERRED => {
             return None;
         }
         5 => "throttle",
@@ -250,7 +271,6 @@ pub(super) fn unwanted(kind: u32) -> Option<&'static str> {
         19 => "cgroup",
         20 => "text_poke",
         21 => "aux_output_hw_id",
-        22 => "callchain_deferred",
         0..64 => "unknown",
         71 | 72 => "auxtrace",
         75..=77 => "stat",
@@ -274,10 +294,6 @@ mod tests {
             (7, 0x40_0000, 0x1000, 0x2000)
         );
         assert_eq!((mapped.dev, mapped.inode, &mapped.path[..]), (device(8, 1), 99, &b"/bin/x"[..]));
-        let Ok(Some(Event::Mapped(named))) = map(kind::MMAP2, MISC_BUILD_ID, &body) else {
-            panic!("it is code")
-        };
-        assert_eq!((named.build_id.len(), named.inode), (8, 0), "the first byte is the length");
         assert_eq!(map(kind::MMAP2, 0, &mmap2(7, 1, 1, 0, b"/x", 1)), Ok(None));
         assert_eq!(map(kind::MMAP2, 0, &mmap2(u32::MAX, 1, 1, 0, b"[kernel]", 4)), Ok(None));
         for len in 0..72 {
@@ -285,16 +301,50 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_build_id_that_is_too_long_is_none() {
+    /// Decodes a mapping whose record says that it has a build-id.
+    fn identified(identity: [u8; 24]) -> Mapped {
         let mut body = mmap2(7, 0x40_0000, 0x1000, 0, b"/bin/x", PROT_EXEC);
-        body[32] = 255;
-        let Ok(Some(Event::Mapped(mapped))) =
-            Event::decode(kind::MMAP2, MISC_BUILD_ID, &body, &attr_with_tail())
-        else {
-            panic!("it is code")
+        body[32..56].copy_from_slice(&identity);
+        match Event::decode(kind::MMAP2, MISC_BUILD_ID, &body, &attr_with_tail()) {
+            Ok(Some(Event::Mapped(mapped))) => mapped,
+            other => panic!("it is code: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_build_id_is_believed_only_if_it_is_one() {
+        for len in [1, 8, 16, 20] {
+            let mut identity = [0; 24];
+            identity[0] = len;
+            identity[4..4 + usize::from(len)].fill(0xab);
+            let mapped = identified(identity);
+            assert_eq!((mapped.build_id, mapped.dev, mapped.inode), (vec![0xab; usize::from(len)], 0, 0));
+            for (at, byte) in [(0, 21), (0, 0), (0, 255), (1, 1), (3, 1)] {
+                let mut identity = identity;
+                identity[at] = byte;
+                assert_eq!(identified(identity).build_id, [0; 0], "byte {at} is {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_and_an_inode_with_the_flag_of_a_build_id_are_what_they_are() {
+        let of = |major: u32, minor: u32, inode: u64, generation: u64| {
+            let mut identity = [0; 24];
+            identity[..4].copy_from_slice(&major.to_le_bytes());
+            identity[4..8].copy_from_slice(&minor.to_le_bytes());
+            identity[8..16].copy_from_slice(&inode.to_le_bytes());
+            identity[16..].copy_from_slice(&generation.to_le_bytes());
+            let mapped = identified(identity);
+            assert_eq!((mapped.dev, mapped.inode), (device(major.into(), minor.into()), inode), "{mapped:?}");
+            assert!(mapped.build_id.is_empty());
         };
-        assert!(mapped.build_id.is_empty());
+        of(254, 0, 99, 7);
+        of(259, 5, 1 << 40, 0);
+        of(0, 31, 99, 0);
+        of(8, 1, 99, 7);
+        // Nothing is behind the first 8 bytes, as of a file system without generations.
+        of(8, 1, 99, 0);
     }
 
     #[test]

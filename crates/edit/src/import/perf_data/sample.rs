@@ -9,6 +9,8 @@ use super::bytes::{Bytes, Words};
 const CONTEXT_LEAST: u64 = -4095_i64 as u64;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
+/// The user side comes later, in a record of its own; the next word is its number.
+const CONTEXT_USER_DEFERRED: u64 = -640_i64 as u64;
 
 /// `misc` of a record: the mode in which the sample was taken.
 const MODE: u16 = 7;
@@ -39,6 +41,8 @@ pub(in super::super) struct PerfSample<'a> {
     pub(in super::super) cpu: Option<u32>,
     pub(in super::super) period: Option<u64>,
     pub(in super::super) chain: Option<Words<'a>>,
+    /// How many branches the CPU recorded before the sample.
+    pub(in super::super) branches: u64,
     pub(in super::super) registers: Option<UserRegisters<'a>>,
     pub(in super::super) stack: &'a [u8],
     /// The copy ends before the requested length because the memory ends there.
@@ -97,8 +101,10 @@ impl<'a> PerfSample<'a> {
             let len = bytes.u32()? as usize;
             bytes.take(len)?;
         }
+        let mut branches = 0;
         if has(field::BRANCH_STACK) {
             let len = bytes.u64()?;
+            branches = len;
             if attr.branch_sample_type & BRANCH_HARDWARE_INDEX != 0 {
                 bytes.u64()?;
             }
@@ -112,31 +118,65 @@ impl<'a> PerfSample<'a> {
             MODE_KERNEL => Mode::Kernel,
             _ => Mode::Other,
         };
-        Some(Self { side, tgid, tid, ip, cpu, period, chain, registers, stack, is_stack_whole })
+        Some(Self { side, tgid, tid, ip, cpu, period, chain, branches, registers, stack, is_stack_whole })
     }
 
     /// Divides the call chain into its kernel and its user side, each leaf first.
     ///
-    /// Without a chain it uses the address alone. Frames of neither side (guests, hypervisors) are skipped.
-    pub(in super::super) fn sides(&self, kernel: &mut Vec<Avma>, user: &mut Vec<Avma>) {
+    /// Without a chain it uses the address alone. Frames of neither side (guests, hypervisors) are skipped. Returns the number of
+    /// the record that has the user side, if the kernel recorded that later: see [`Deferred`].
+    pub(in super::super) fn sides(&self, kernel: &mut Vec<Avma>, user: &mut Vec<Avma>) -> Option<u64> {
         kernel.clear();
         user.clear();
-        let mut side = self.side;
-        for address in self.chain.into_iter().flat_map(Words::iter) {
-            match address {
-                CONTEXT_KERNEL => side = Mode::Kernel,
-                CONTEXT_USER => side = Mode::User,
-                CONTEXT_LEAST.. => side = Mode::Other,
-                _ if side == Mode::Kernel => kernel.push(Avma(address)),
-                _ if side == Mode::User => user.push(Avma(address)),
-                _ => {}
-            }
-        }
+        let deferred = split(self.side, self.chain.unwrap_or_default(), kernel, user);
         match self.side {
             Mode::Kernel if kernel.is_empty() => kernel.push(self.ip),
             Mode::User if user.is_empty() => user.push(self.ip),
             _ => {}
         }
+        deferred
+    }
+}
+
+/// Divides a call chain that begins on a side. Returns the number of the record that has the user side, if that is elsewhere.
+fn split(mut side: Mode, chain: Words<'_>, kernel: &mut Vec<Avma>, user: &mut Vec<Avma>) -> Option<u64> {
+    let mut words = chain.iter();
+    while let Some(address) = words.next() {
+        match address {
+            CONTEXT_KERNEL => side = Mode::Kernel,
+            CONTEXT_USER => side = Mode::User,
+            CONTEXT_USER_DEFERRED => return Some(words.next().unwrap_or(0)),
+            CONTEXT_LEAST.. => side = Mode::Other,
+            _ if side == Mode::Kernel => kernel.push(Avma(address)),
+            _ if side == Mode::User => user.push(Avma(address)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A user side that the kernel recorded when its thread returned to user space: `PERF_RECORD_CALLCHAIN_DEFERRED`.
+///
+/// # Source   uapi/linux/perf_event.h
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Deferred<'a> {
+    /// The number by which samples name it.
+    pub(super) cookie: u64,
+    chain: Words<'a>,
+}
+
+impl<'a> Deferred<'a> {
+    /// Decodes the body of a record; `None` if it is too short.
+    pub(in super::super) fn decode(body: &'a [u8]) -> Option<Self> {
+        let mut bytes = Bytes(body);
+        let (cookie, len) = (bytes.u64()?, bytes.u64()?);
+        Some(Self { cookie, chain: bytes.words(len)? })
+    }
+
+    /// Replaces the user side of a sample by that of the record, leaf first.
+    pub(in super::super) fn side(self, user: &mut Vec<Avma>) {
+        user.clear();
+        split(Mode::User, self.chain, &mut Vec::new(), user);
     }
 }
 
@@ -203,10 +243,34 @@ mod tests {
         assert_eq!((registers.find(7), registers.find(3), registers.is_64), (Some(70), None, true));
         assert_eq!((sample.stack, sample.is_stack_whole), (&bytes(&[11])[..], true));
         let (mut kernel, mut user) = (vec![Avma(9)], vec![Avma(9)]);
-        sample.sides(&mut kernel, &mut user);
+        assert_eq!((sample.sides(&mut kernel, &mut user), sample.branches), (None, 1));
         assert_eq!((kernel, user), (vec![Avma(0x2000)], vec![Avma(0x1000), Avma(0x1010)]));
         for len in 0..body.len() {
             assert_eq!(PerfSample::decode(&body[..len], 0, &attr), None, "{len} bytes are not enough");
+        }
+    }
+
+    #[test]
+    fn a_user_side_that_came_later_is_joined_by_its_number() {
+        let chain = [5, CONTEXT_KERNEL, 0x2000, 0x2010, CONTEXT_USER_DEFERRED, 77];
+        let body = bytes(&chain);
+        let sample = PerfSample::decode(&body, MODE_KERNEL, &attr(field::CALLCHAIN)).expect("whole");
+        let record = bytes(&[77, 3, CONTEXT_USER, 0x1000, 0x1010, 0xffff]);
+        let later = Deferred::decode(&record).expect("whole");
+        assert_eq!(later.cookie, 77);
+        let (mut kernel, mut user) = (vec![], vec![Avma(9)]);
+        assert_eq!((sample.sides(&mut kernel, &mut user), user.len()), (Some(77), 0));
+        later.side(&mut user);
+        assert_eq!(
+            (kernel, &user[..]),
+            (vec![Avma(0x2000), Avma(0x2010)], &[Avma(0x1000), Avma(0x1010)][..])
+        );
+        let sample = PerfSample { side: Mode::User, ip: Avma(0x1000), ..sample };
+        assert_eq!((sample.sides(&mut Vec::new(), &mut user), &user[..]), (Some(77), &[Avma(0x1000)][..]));
+        later.side(&mut user);
+        assert_eq!(user.len(), 2, "the leaf is there once");
+        for len in 0..40 {
+            assert_eq!(Deferred::decode(&record[..len]), None, "{len} bytes are not enough");
         }
     }
 
@@ -231,7 +295,8 @@ mod tests {
             (MODE_KERNEL, (vec![Avma(0x1234)], vec![])),
             (5, (vec![], vec![])),
         ] {
-            PerfSample::decode(&body, misc, &attr(field::IP)).expect("whole").sides(&mut kernel, &mut user);
+            let sample = PerfSample::decode(&body, misc, &attr(field::IP)).expect("whole");
+            assert_eq!(sample.sides(&mut kernel, &mut user), None);
             assert_eq!((kernel.clone(), user.clone()), expected);
         }
     }
