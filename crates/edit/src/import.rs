@@ -36,6 +36,7 @@ mod world;
 mod write;
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use icecore_format::write::Writer;
@@ -80,17 +81,30 @@ pub struct NotImported {
     pub count: u64,
 }
 
+/// What `perf record` wrote, and what the user has of its machine.
+#[derive(Debug)]
+pub struct Input {
+    /// The perf.data file.
+    pub file: File,
+    /// Of `perf record --threads`: the files of its threads, which have records and no header.
+    pub parts: Vec<File>,
+    /// A copy of the machine's `/proc/kallsyms`, or a folder that `perf archive` packed.
+    pub kallsyms: Option<PathBuf>,
+}
+
 /// Writes the samples of a perf.data file; `door` leads to the files of this machine that it names.
 ///
 /// # Errors
 /// If the file is no perf.data file, its records do not identify their events, or the output cannot be written.
-pub fn import(file: File, writer: &mut Writer, door: &Door, watch: &dyn Watch) -> Result<Imported, Error> {
-    let changed_unix_ns = changed(&file);
-    let data = PerfData::read(file)?;
+pub fn import(input: Input, writer: &mut Writer, door: &Door, watch: &dyn Watch) -> Result<Imported, Error> {
+    let Input { file, parts, kallsyms } = input;
+    let changed_unix_ns = parts.iter().map(changed).fold(changed(&file), u64::max);
+    let data = PerfData::read(file, parts)?;
     let mut world = World::of(&data);
     let mut session = write::session(&data, &world, changed_unix_ns);
     let times = kernel::Times { last_ns: world.span_ns.1, changed_unix_ns };
-    let functions = kernel::KernelFunctions::of(&data.features, world.kernel.as_ref(), times);
+    let functions =
+        kernel::KernelFunctions::of(&data.features, world.kernel.as_ref(), times, kallsyms.as_deref())?;
     if session.kernel {
         session.notes.push(functions.note.clone());
     }

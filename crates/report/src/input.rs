@@ -3,7 +3,8 @@
 mod spool;
 
 use std::cmp::Reverse;
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, File};
 use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -176,11 +177,27 @@ fn remedy(path: &Path) -> Option<String> {
     })
 }
 
-/// Opens a file of `perf record`: a file, a pipe by its name, or stdin as `-`.
+/// Opens what `perf record` wrote: a file, a pipe by its name, stdin as `-`, or the folder of `--threads`, whose files of threads follow.
 ///
 /// # Errors
 /// With the cause.
-pub fn open_perf_data(path: &Path) -> Result<File, Cause> {
+pub fn open_perf_data(path: &Path) -> Result<(File, Vec<File>), Cause> {
+    if path.is_dir() && path.join("data").is_file() {
+        let numbered = |entry: io::Result<DirEntry>| {
+            let path = entry?.path();
+            let number = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix("data."));
+            Ok(number.and_then(|number| number.parse::<u32>().ok()).map(|number| (number, path.clone())))
+        };
+        let parts = fs::read_dir(path)?.filter_map(|entry| numbered(entry).transpose());
+        let mut parts = parts.collect::<io::Result<Vec<_>>>()?;
+        parts.sort();
+        let parts = parts.iter().map(|(_, path)| File::open(path)).collect::<io::Result<_>>()?;
+        return Ok((File::open(path.join("data"))?, parts));
+    }
+    Ok((open_one(path)?, Vec::new()))
+}
+
+fn open_one(path: &Path) -> Result<File, Cause> {
     let stdin = io::stdin();
     let is_stdin = path.as_os_str() == "-";
     if is_stdin && stdin.is_terminal() {

@@ -5,18 +5,27 @@
 //! the same. Then the kernel's own functions are at their recorded addresses, even after a reboot. Modules move at each boot: they
 //! are named only if the file was written since the last boot, and at least as long after it as the time of its last record.
 //! Without a build-id the same condition applies to the kernel itself, and a note says so.
+//!
+//! A copy of `/proc/kallsyms` that the user names (`--kallsyms`), as `perf archive` packs one, counts if perf's reference symbol lies in it
+//! where it lay: another kernel, or the same one after another boot, has it elsewhere.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use icecore_elf::Avma;
 use icecore_format::records::KernelSymbol;
 
 use super::here::booted_unix_ns;
 use super::perf_data::{Features, Kernel};
+use crate::Error;
+use icecore_symbolize::image::hex;
 
 /// The most kernel addresses; code at further addresses stays unnamed.
 const MAX_ADDRESSES: usize = 512 << 10;
+/// The largest copy of `/proc/kallsyms`, bytes.
+const MAX_COPY_BYTES: u64 = 256 << 20;
 /// The assumed length of the last function, bytes.
 const LAST_LEN: u64 = 4096;
 /// The largest difference between the times of files and of samples.
@@ -60,20 +69,71 @@ struct KernelFunction {
 }
 
 impl KernelFunctions {
-    /// Takes the functions of this machine's kernel, if it is the recorded one.
-    pub(super) fn of(features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
-        Self::by(&Here::read(features), features, kernel, times)
+    /// Takes the functions of this machine's kernel, if it is the recorded one; or those of a copy of `/proc/kallsyms`.
+    ///
+    /// # Errors
+    /// If the copy cannot be read, or is not of the recorded kernel as it was in memory.
+    pub(super) fn of(
+        features: &Features,
+        kernel: Option<&Kernel>,
+        times: Times,
+        copy: Option<&Path>,
+    ) -> Result<Self, Error> {
+        match copy {
+            None => Ok(Self::by(&Here::read(features), features, kernel, times)),
+            Some(path) => Self::by_copy(path, features, kernel),
+        }
+    }
+
+    /// Takes the functions of a copy: that the kernel's reference symbol lies where it lay shows that it is of this kernel and boot.
+    fn by_copy(path: &Path, features: &Features, kernel: Option<&Kernel>) -> Result<Self, Error> {
+        let kernel = kernel.ok_or_else(|| {
+            Error::input("perf does not tell where the kernel lay: nothing shows whether --kallsyms is of it")
+        })?;
+        let path = match path.is_dir() {
+            true => in_archive(path, build_id_of(kernel, features))?,
+            false => path.to_owned(),
+        };
+        let text = read_copy(&path)
+            .map_err(|error| Error::Input(format!("--kallsyms `{}`: {error}", path.display())))?;
+        let rows = parsed(&text);
+        let wrong = |why: String| Error::Input(format!("--kallsyms `{}`: {why}", path.display()));
+        if rows.is_empty() {
+            return Err(wrong("it has no addresses: copy /proc/kallsyms as root".to_owned()));
+        }
+        if !kernel.is_in(&text) {
+            let (symbol, Avma(address)) = (String::from_utf8_lossy(&kernel.symbol), kernel.address);
+            return Err(wrong(format!(
+                "it is of another kernel or of another boot: in it, `{symbol}` does not lie at {address:#x}"
+            )));
+        }
+        Ok(Self::new(
+            rows,
+            true,
+            &format!(
+                "functions of the kernel are named by `{}` (--kallsyms), in which its reference symbol lies where it lay",
+                path.display()
+            ),
+        ))
     }
 
     fn by(here: &Here, features: &Features, kernel: Option<&Kernel>, times: Times) -> Self {
         let rows = parsed(&here.kallsyms);
-        let (is_this_boot, how) = match is_it(here, features, kernel, times, rows.is_empty()) {
-            Ok(known) => known,
+        match is_it(here, features, kernel, times, rows.is_empty()) {
+            Ok((is_this_boot, how)) => {
+                let note = format!(
+                    "functions of the kernel are named by /proc/kallsyms of the importing machine: {how}"
+                );
+                Self::new(rows, is_this_boot, &note)
+            }
             Err(why) => {
                 let note = format!("functions of the kernel have no names: {why}");
-                return Self { rows: Vec::new(), note };
+                Self { rows: Vec::new(), note }
             }
-        };
+        }
+    }
+
+    fn new(rows: Vec<KallsymsLine<'_>>, is_this_boot: bool, note: &str) -> Self {
         let end = |at: usize, start: Avma| {
             rows.get(at + 1).map_or(Avma(start.0.saturating_add(LAST_LEN)), |next| next.0)
         };
@@ -87,12 +147,7 @@ impl KernelFunctions {
         // BPF programs come and go, and perf records them.
         let is_code = |function: &KernelFunction| function.module != b"bpf" && function.start < function.end;
         let rows = rows.iter().enumerate().map(function).filter(|it| is_there(it) && is_code(it)).collect();
-        Self {
-            rows,
-            note: format!(
-                "functions of the kernel are named by /proc/kallsyms of the importing machine: {how}"
-            ),
-        }
+        Self { rows, note: note.to_owned() }
     }
 
     fn find(&self, address: Avma) -> Option<usize> {
@@ -158,13 +213,11 @@ fn is_it(
     if is_hidden {
         return Err("/proc/kallsyms hides addresses: import as root, or with kernel.kptr_restrict=0");
     }
-    // The rows do not suffice: several symbols may have this address.
-    let mut lines = here.kallsyms.split(|byte| *byte == b'\n').filter_map(line);
-    if !lines.any(|(start, _, name, _)| name == kernel.symbol && start == kernel.address) {
+    if !kernel.is_in(&here.kallsyms) {
         return Err("the machine was started anew: its kernel lies elsewhere now");
     }
-    let build_id = if kernel.build_id.is_empty() { &features.kernel_build_id } else { &kernel.build_id };
-    if !build_id.is_empty() && *build_id != here.build_id {
+    let build_id = build_id_of(kernel, features);
+    if !build_id.is_empty() && build_id != here.build_id {
         return Err("another build of the kernel was recorded");
     }
     let written = times.changed_unix_ns.saturating_add(CLOCKS_APART_NS);
@@ -185,6 +238,37 @@ fn is_it(
             Err("the machine was started anew, and perf does not tell the build-id of the kernel")
         }
     }
+}
+
+impl Kernel {
+    /// Returns true if its reference symbol lies where it lay. Rows do not suffice: several symbols may have this address.
+    fn is_in(&self, kallsyms: &[u8]) -> bool {
+        let mut lines = kallsyms.split(|byte| *byte == b'\n').filter_map(line);
+        lines.any(|(start, _, name, _)| name == self.symbol && start == self.address)
+    }
+}
+
+fn build_id_of<'a>(kernel: &'a Kernel, features: &'a Features) -> &'a [u8] {
+    if kernel.build_id.is_empty() { &features.kernel_build_id } else { &kernel.build_id }
+}
+
+/// Returns the path of the copy in what `perf archive` packed, or in `~/.debug`.
+fn in_archive(folder: &Path, build_id: &[u8]) -> Result<PathBuf, Error> {
+    if build_id.is_empty() {
+        return Err(Error::input(
+            "perf does not tell the build-id of the kernel: give --kallsyms the file itself",
+        ));
+    }
+    Ok(folder.join("[kernel.kallsyms]").join(hex(build_id)).join("kallsyms"))
+}
+
+fn read_copy(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_COPY_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_COPY_BYTES {
+        return Err(io::Error::other("it is no list of a kernel's symbols: it is larger than 256 MiB"));
+    }
+    Ok(text)
 }
 
 impl Here {
@@ -321,6 +405,37 @@ mod tests {
         ] {
             assert_eq!(named(&other, &kernel(), 11 * HOUR).0, [""; 0], "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_copy_of_the_kernels_symbols_counts_if_the_kernel_lay_there() {
+        let dir = tempfile::tempdir().expect("room");
+        let file = dir.path().join("kallsyms");
+        let packed = dir.path().join("[kernel.kallsyms]").join("07".repeat(20));
+        fs::create_dir_all(&packed).expect("room");
+        fs::write(&file, KALLSYMS).expect("room");
+        fs::write(packed.join("kallsyms"), KALLSYMS).expect("room");
+        let features = Features::default();
+        let of = |kernel: Option<&Kernel>, path: &Path| {
+            let times = Times { last_ns: HOUR, changed_unix_ns: 0 };
+            KernelFunctions::of(&features, kernel, times, Some(path)).map_err(|error| error.to_string())
+        };
+        for path in [&*file, dir.path()] {
+            let functions = of(Some(&kernel()), path).expect("it is the one");
+            assert_eq!(functions.rows.len(), 4, "modules are named, too");
+            assert!(functions.note.contains("(--kallsyms)"), "{}", functions.note);
+        }
+        let refusal = |kernel: Option<&Kernel>, path: &Path| of(kernel, path).expect_err("refused");
+        let moved = Kernel { address: Avma(0xfff0_0000), ..kernel() };
+        let error = refusal(Some(&moved), &file);
+        assert!(error.contains("another boot: in it, `_text` does not lie at 0xfff00000"), "{error}");
+        assert!(refusal(None, &file).contains("does not tell where the kernel lay"));
+        let untold = Kernel { build_id: vec![], ..kernel() };
+        assert!(refusal(Some(&untold), dir.path()).contains("give --kallsyms the file itself"));
+        let error = refusal(Some(&Kernel { build_id: vec![8; 20], ..kernel() }), dir.path());
+        assert!(error.contains("kallsyms`: No such file"), "{error}");
+        fs::write(&file, "0000000000000000 T _text\n").expect("room");
+        assert!(refusal(Some(&kernel()), &file).contains("as root"));
     }
 
     #[test]

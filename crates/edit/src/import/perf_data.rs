@@ -53,6 +53,9 @@ const HEADER_ATTR: u32 = 64;
 const HEADER_BUILD_ID: u32 = 67;
 const HEADER_FEATURE: u32 = 80;
 
+/// The most files of threads of perf: one for each CPU, and no Linux has more.
+const MOST_PARTS: usize = 8 << 10;
+
 /// The contents of the header.
 #[derive(Debug, Default)]
 struct Head {
@@ -95,16 +98,24 @@ pub(super) struct PerfData {
 }
 
 impl PerfData {
-    /// Reads a file, except for the contents of its samples.
+    /// Reads a file, except for the contents of its samples. Of `perf record --threads`, `parts` has the files of its threads, which
+    /// have records and no header.
     ///
     /// # Errors
     /// If it is no perf.data file, its events cannot be read or distinguished, or reading fails.
-    pub(super) fn read(file: File) -> Result<Self, Error> {
+    pub(super) fn read(file: File, parts: Vec<File>) -> Result<Self, Error> {
         let file_len = file.metadata()?.len();
         let Head { attrs, features, records, mut damage } = header::read(&file, file_len)?;
         let mut reader = Reader { attrs, features, ..Reader::default() };
-        let mut all = Records::new(file);
-        damage.extend(all.walk(records, |record| reader.record(record))?);
+        let mut all = Records::default();
+        damage.extend(all.walk(file, records, |record| reader.record(record))?);
+        if parts.len() > MOST_PARTS {
+            return Err(Error::input("it has more parts than machines have CPUs"));
+        }
+        for part in parts {
+            let len = part.metadata()?.len();
+            damage.extend(all.walk(part, 0..len, |record| reader.record(record))?);
+        }
         let Reader {
             attrs,
             features,

@@ -24,7 +24,13 @@ fn imported(file: &PerfFile) -> (Tables, Vec<Sample>, Imported) {
     let (from, to) = (tempfile::tempfile().expect("room"), tempfile::tempfile().expect("room"));
     from.write_all_at(&file.bytes(), 0).expect("room");
     let mut writer = Writer::create(to.try_clone().expect("ours"), [1; 16]).expect("room");
-    let said = import(from, &mut writer, &Door::default(), &Unwatched).expect("sound");
+    let said = import(
+        Input { file: from, parts: Vec::new(), kallsyms: None },
+        &mut writer,
+        &Door::default(),
+        &Unwatched,
+    )
+    .expect("sound");
     writer.finish().expect("room");
     let recording = Recording::from_file(&to).expect("whole");
     assert!(verify(&recording).is_ok());

@@ -230,11 +230,14 @@ what a recording cannot hold.
 With --buildid-mmap perf records the build-ids of all files; without it, only of files that contain the leaf of a \
 sample. import recognizes other files only on the recorded machine, and only if they have not changed.")]
 pub struct Import {
-    /// The perf.data file; `-`: stdin
+    /// The perf.data file, or the folder of perf record --threads; `-`: stdin
     pub file: PathBuf,
     /// Where to write
     #[command(flatten)]
     pub output: Output,
+    /// Name functions of the kernel by this copy of /proc/kallsyms of the recorded machine, or by this folder that perf archive packed
+    #[arg(long, value_name = "PATH")]
+    pub kallsyms: Option<PathBuf>,
 }
 
 /// `cache`

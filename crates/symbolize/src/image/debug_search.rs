@@ -69,7 +69,7 @@ impl<'s> DebugSearch<'s> {
         for path in search.symbols.of_build_id(&self.build_id) {
             self.try_build(FileSource::Symbols, &Spot::typed(path.clone()));
         }
-        for suffix in [".debug", ""] {
+        for suffix in [".debug", "", "/elf", "/debug"] {
             let Some(place) = places::by_build_id(&self.build_id, suffix) else { return };
             for dir in search.debug_dirs() {
                 self.try_build(FileSource::DebugDir, &dir.below(&place));

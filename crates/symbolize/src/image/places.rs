@@ -8,7 +8,7 @@ use super::hex;
 const LENGTHS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Returns the path of a file by its build-id, below a debug directory: with `.debug` for its debug file, without for the file
-/// itself.
+/// itself; with `/elf` and `/debug` below the folder that perf makes for both (`~/.debug`, `perf archive`).
 pub(super) fn by_build_id(build_id: &[u8], suffix: &str) -> Option<PathBuf> {
     if !LENGTHS.contains(&build_id.len()) {
         return None;

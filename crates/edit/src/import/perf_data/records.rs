@@ -28,15 +28,16 @@ const MAX_RATIO: u64 = icecore_format::limits::MAX_RATIO;
 /// The position of a record, for reading it again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct At {
-    /// The offset of its body in the file or in the decompressed data.
+    /// The offset of its body in its file.
     off: u64,
-    is_unpacked: bool,
+    /// The file, a position in [`Records::files`].
+    file: u16,
     len: u16,
     pub(in super::super) misc: u16,
 }
 
 impl At {
-    /// Returns the offset of its body in the file or in the decompressed data.
+    /// Returns the offset of its body in its file, which may be one of decompressed data.
     pub(super) fn offset(self) -> u64 {
         self.off
     }
@@ -51,39 +52,35 @@ pub(super) struct Record<'a> {
 }
 
 /// Reads records.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Records {
-    file: File,
-    /// The decompressed data, in an unnamed file.
-    unpacked: Option<File>,
+    /// The files, and behind each that has compressed records an unnamed one with what they hold.
+    files: Vec<File>,
 }
 
 impl Records {
-    pub(super) fn new(file: File) -> Self {
-        Self { file, unpacked: None }
-    }
-
     /// Reads a record again.
     ///
     /// # Errors
     /// If reading fails.
     pub(super) fn body<'b>(&self, at: At, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
-        let unpacked = self.unpacked.as_ref().filter(|_| at.is_unpacked);
         buffer.resize(usize::from(at.len), 0);
-        unpacked.unwrap_or(&self.file).read_exact_at(buffer, at.off)?;
+        self.files[usize::from(at.file)].read_exact_at(buffer, at.off)?;
         Ok(buffer)
     }
 
-    /// Passes every record of a section to `take`, up to the first one that is truncated or invalid.
+    /// Passes every record of a section of a file to `take`, up to the first one that is truncated or invalid.
     ///
     /// # Errors
     /// If reading fails, or `take` does.
     pub(super) fn walk(
         &mut self,
+        whole: File,
         part: std::ops::Range<u64>,
         mut take: impl FnMut(Record<'_>) -> Result<(), Error>,
     ) -> Result<Option<Damage>, Error> {
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, &self.file);
+        let number = self.files.len() as u16;
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, &whole);
         file.seek(SeekFrom::Start(part.start))?;
         let (mut off, mut body, mut packed) = (part.start, Vec::new(), None);
         let wrong = loop {
@@ -105,10 +102,10 @@ impl Records {
             body.resize(body_len, 0);
             file.read_exact(&mut body)?;
             let mut next = off + u64::from(len);
-            let at = At { off: off + HEADER_LEN as u64, is_unpacked: false, len: body_len as u16, misc };
+            let at = At { off: off + HEADER_LEN as u64, file: number, len: body_len as u16, misc };
             match kind {
                 COMPRESSED | COMPRESSED_2 => {
-                    let packed = packed.get_or_insert_with(Unpacker::new);
+                    let packed = packed.get_or_insert_with(|| Unpacker::new(number + 1));
                     let done = match packed {
                         Ok(packed) => packed.take(kind, &body, &mut take)?,
                         Err(error) => Some(error.to_string()),
@@ -138,7 +135,8 @@ impl Records {
             }
             off = next;
         };
-        self.unpacked = packed.and_then(Result::ok).map(|packed| packed.file);
+        self.files.push(whole);
+        self.files.extend(packed.and_then(Result::ok).map(|packed| packed.file));
         Ok(wrong)
     }
 }
@@ -152,6 +150,8 @@ fn decode(header: [u8; HEADER_LEN]) -> (u32, u16, u16) {
 struct Unpacker {
     decoder: Decoder<'static>,
     file: File,
+    /// The position of the file in [`Records::files`].
+    number: u16,
     file_len: u64,
     packed_len: u64,
     /// The beginning of a record whose end is in the next compressed one.
@@ -160,13 +160,13 @@ struct Unpacker {
 }
 
 impl Unpacker {
-    fn new() -> Result<Self, Error> {
+    fn new(number: u16) -> Result<Self, Error> {
         let file = tempfile::tempfile().map_err(|source| Error::Temporary {
             what: "cannot make a file for what is decompressed; set TMPDIR to a folder with room",
             source,
         })?;
         let (decoder, out) = (Decoder::new()?, vec![0; UNPACKED_AT_ONCE]);
-        Ok(Self { decoder, file, file_len: 0, packed_len: 0, rest: Vec::new(), out })
+        Ok(Self { decoder, file, number, file_len: 0, packed_len: 0, rest: Vec::new(), out })
     }
 
     /// Decompresses one record; returns what is wrong with it.
@@ -221,7 +221,7 @@ impl Unpacker {
             let Some(body) = self.rest[off + HEADER_LEN..].get(..body_len) else { break };
             let at = At {
                 off: self.file_len + (off + HEADER_LEN) as u64,
-                is_unpacked: true,
+                file: self.number,
                 len: body_len as u16,
                 misc,
             };

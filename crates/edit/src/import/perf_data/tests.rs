@@ -20,7 +20,7 @@ fn small() -> File {
 fn read(bytes: &[u8]) -> Result<PerfData, Error> {
     let mut file = tempfile::tempfile().expect("room");
     io::Write::write_all(&mut file, bytes).expect("room");
-    PerfData::read(file)
+    PerfData::read(file, Vec::new())
 }
 
 /// The contents of a file.

@@ -1,7 +1,7 @@
 //! `import`: makes a recording from a file of `perf record`.
 
 use anyhow::Context as _;
-use icecore_edit::import::{Imported, NotImported, import};
+use icecore_edit::import::{Imported, Input, NotImported, import};
 
 use super::super::{Streams, emit};
 use super::{Written, cannot, write};
@@ -19,10 +19,11 @@ pub(in crate::run) fn run(
 ) -> anyhow::Result<u8> {
     let watch = watch(streams.progress && !global.quiet);
     let file = input::open_perf_data(&options.file);
-    let file = file.with_context(|| format!("cannot import `{}`", options.file.display()))?;
+    let (file, parts) = file.with_context(|| format!("cannot import `{}`", options.file.display()))?;
     let door = streams.door();
     let written = write("icecore.import/1", &options.output, &[&options.file], |writer| {
-        import(file, writer, &door, &*watch).map_err(|error| cannot("import", &options.file, error))
+        let input = Input { file, parts, kallsyms: options.kallsyms.clone() };
+        import(input, writer, &door, &*watch).map_err(|error| cannot("import", &options.file, error))
     })?;
     emit(global, streams, &written, |page| written.text(page))?;
     Ok(0)
@@ -78,7 +79,7 @@ mod tests {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let (out, err) = (&mut out, &mut err);
             let mut streams = Streams::plain(out, err);
-            let options = cli::Import { file: file.clone(), output };
+            let options = cli::Import { file: file.clone(), output, kallsyms: None };
             let error = run(&options, &Global::default(), &mut streams).expect_err("refused");
             format!("{error:#}").replace(&format!("{}/", dir.path().display()), "")
         };
