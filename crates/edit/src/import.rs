@@ -16,6 +16,7 @@
 //! | `here` | files that are unchanged on this machine |
 //! | `jit` | names of JIT code, from perf maps on this machine |
 //! | `kernel` | names of the kernel's functions, if this machine runs the recorded kernel |
+//! | `switches` | switches of threads as waits |
 //! | `ids` | ids for rows that repeat |
 //! | `write` | writes rows as blocks |
 //!
@@ -32,6 +33,7 @@ mod registers;
 mod requested;
 mod samples;
 mod snapshots;
+mod switches;
 mod world;
 mod write;
 
@@ -48,7 +50,8 @@ use icecore_profile::watch::Watch;
 use icecore_symbolize::image::Door;
 use jit::RecordedAt;
 use perf_data::{Attr, PerfData};
-use samples::{Counts, Samples};
+use samples::{Counts, MAX_EVENTS, Samples};
+use switches::Switches;
 use world::World;
 
 /// What was imported.
@@ -110,6 +113,7 @@ pub fn import(input: Input, writer: &mut Writer, door: &Door, watch: &dyn Watch)
     }
     let written = here::Written::new((session.start_unix_ns, session.start_ns), changed_unix_ns);
     here::identify(&mut world.images, &world.strings, written, door);
+    let switches = Switches::new(&data, &mut session, !world.losses.is_empty(), MAX_EVENTS);
     ids::append(writer, &session)?;
     write::world(writer, &world)?;
     watch.begin("importing samples", data.samples.len() as u64);
@@ -118,7 +122,8 @@ pub fn import(input: Input, writer: &mut Writer, door: &Door, watch: &dyn Watch)
         began: session.start_unix_ns,
         ended: if changed_unix_ns > 0 { changed_unix_ns } else { session.start_unix_ns },
     };
-    let counts = Samples::new(&data, &world, &functions).write(writer, when, &|done| watch.tick(done));
+    let counts =
+        Samples::new(&data, &world, &functions, switches).write(writer, when, door, &|done| watch.tick(done));
     watch.end();
     let counts = counts?;
     write::end(writer, &world, &counts)?;

@@ -7,7 +7,8 @@ use std::mem::offset_of;
 use icecore_elf::frame_pointers::frames;
 use icecore_elf::{Avma, Layout, static_probes};
 
-use icecore_record::collect::jit::{Requested, dump, perf_map};
+use icecore_jit::Piece;
+use icecore_jit::{Requested, dump, perf_map};
 use icecore_record::collect::{functions, rules_for, sections};
 use icecore_record::frame_pointers;
 use icecore_record::kernel::wire::{self, Event, Report};
@@ -18,7 +19,6 @@ use icecore_record::skeleton::types::{
     cgroup_record, cpu_time_record, page_record, process_record, record_head, record_type, registers_record,
     sample_record, stack_record, task_record, wait_record,
 };
-use icecore_record::track::jit::Piece;
 
 /// Decodes a record of the ring; returns true if it is valid.
 pub(crate) fn record(bytes: &[u8]) -> bool {

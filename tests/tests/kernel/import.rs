@@ -185,7 +185,7 @@ fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
     };
     let before = again();
     assert!(callers(&before).len() > 50 && callers(&before).iter().all(|name| name == "[jit]"));
-    // The program removes its map; this writes it once more for each process, as if at its end.
+    // The program removes its map; this writes it once more for each process, as if at its end. Nobody knows which code was there when.
     let touch = |path: &Path, time: &str| {
         let touched = Command::new("touch").args(["-d", time]).arg(path).status();
         assert!(touched.expect("touch is everywhere").success());
@@ -202,6 +202,6 @@ fn root_made_code_is_named_by_the_map_of_its_process_and_by_no_other() {
     maps.iter().for_each(|map| touch(map, "2001-01-01"));
     let older = callers(&again());
     maps.iter().for_each(|map| std::fs::remove_file(map).expect("ours"));
-    assert!(named.len() > 50 && named.iter().all(|name| name == "alpha"), "{named:?}");
+    assert!(named.len() > 50 && named.iter().all(|name| name == "wrong or alpha"), "{named:?}");
     assert!(older.iter().all(|name| name == "[jit]"), "{older:?}");
 }

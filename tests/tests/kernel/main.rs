@@ -31,6 +31,7 @@ mod guesses;
 mod hours;
 mod identity;
 mod import;
+mod import_files;
 #[cfg(target_arch = "x86_64")]
 mod java;
 mod jit;

@@ -53,21 +53,32 @@ pub(super) fn booted_unix_ns() -> Option<u64> {
 pub(super) fn identify(images: &mut [Image], strings: &[Vec<u8>], written: Written, door: &Door) {
     for image in images.iter_mut().filter(|image| image.kind == ImageKind::FILE && image.build_id.is_empty())
     {
-        let path = (image.path as usize).checked_sub(1).and_then(|position| strings.get(position));
-        let Some(path) = path.map(|path| Path::new(OsStr::from_bytes(path))) else { continue };
+        let Some(path) = path_of(image, strings) else { continue };
         let before = if is_injected(path) { written.ended } else { written.began };
         let file = door.open(None, path).ok().filter(|file| is_same(file, image, before));
         let Some(file) = file else { continue };
+        image.dev = file.inode.map_or(image.dev, |inode| inode.device);
         image.size_bytes = file.len;
         image.modified_unix_ns = file.modified_unix_ns;
         image.build_id = file.layout().map(|layout| layout.build_id).unwrap_or_default();
     }
 }
 
+/// Returns the path of an image.
+pub(super) fn path_of<'a>(image: &Image, strings: &'a [Vec<u8>]) -> Option<&'a Path> {
+    let path = (image.path as usize).checked_sub(1).and_then(|position| strings.get(position));
+    path.map(|path| Path::new(OsStr::from_bytes(path)))
+}
+
 fn is_same(file: &ElfFile, image: &Image, before_unix_ns: u64) -> bool {
+    is_inode(file, image) && file.changed_unix_ns < before_unix_ns
+}
+
+/// Returns true if a file has the inode of an image. It may have changed since.
+pub(super) fn is_inode(file: &ElfFile, image: &Image) -> bool {
     let recorded = Inode { device: image.dev, number: image.inode };
     let is_it = |found: Inode| found == recorded || found.number == recorded.number && file.is_layered;
-    image.inode != 0 && file.inode.is_some_and(is_it) && file.changed_unix_ns < before_unix_ns
+    image.inode != 0 && file.inode.is_some_and(is_it)
 }
 
 /// Returns true if `perf inject --jit` made the file.

@@ -1,25 +1,27 @@
-//! Reads names of JIT code from the perf maps of its processes, if they are still on this machine.
+//! Reads names of JIT code from the jitdumps and perf maps of its processes, if they are still on this machine.
 //!
-//! perf reads these maps when it reports; a recording contains the names. A map counts if it belongs to the recorded process: the
-//! process last wrote it while perf recorded, or the process still runs and has run since.
+//! perf reads these files when it reports, or with `perf inject --jit`; a recording contains the names. A jitdump counts if it is the
+//! file that the process had mapped, as V8 and others do so that `perf record` notes its path; its times count if perf had the clock of
+//! jitdumps (`-k mono`). A map counts if it belongs to the recorded process: the process last wrote it while perf recorded, or the
+//! process still runs and has run since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use icecore_elf::Avma;
-use icecore_format::records::JitCode;
+use icecore_elf::{Avma, FileOff};
+use icecore_jit::{DumpClock, Piece, ReadAt, Requested, dump, perf_map};
+use icecore_symbolize::image::{Door, ElfFile};
 
-use super::here::booted_unix_ns;
+use super::here::{self, booted_unix_ns};
+use super::world::World;
 
 /// The most addresses of all processes; code at further addresses stays unnamed.
 const MAX_ADDRESSES: usize = 512 << 10;
-/// The largest map that is read, bytes.
-const MAX_BYTES: u64 = 256 << 20;
-/// The longest valid line, bytes.
-const MAX_LINE: u64 = 8 << 10;
+/// The most jitdumps of a process.
+const MAX_DUMPS: usize = 8;
 /// The largest difference between the times of files and of samples.
 const CLOCKS_APART_NS: u64 = 2_000_000_000;
 /// Ticks per second in `/proc/PID/stat`: the same on every Linux.
@@ -51,17 +53,91 @@ impl Made {
         }
     }
 
-    /// Finds the pieces of code around the noted addresses.
-    pub(super) fn rows(&self, when: RecordedAt<'_>) -> Vec<JitCode> {
+    /// Finds the pieces of code around the noted addresses, with their processes. Dumps come before maps, because they have times.
+    pub(super) fn pieces(&self, when: RecordedAt<'_>, dumps: &Dumps<'_>) -> Vec<(u32, Piece)> {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         if host.trim_end() != when.host {
             return Vec::new();
         }
-        let rows = self.of.iter().filter_map(|(tgid, addresses)| {
-            let file = open(*tgid, when)?;
-            Some(pieces(BufReader::new(file), *tgid, addresses))
-        });
-        rows.flatten().collect()
+        let mut all = Vec::new();
+        for (tgid, addresses) in &self.of {
+            let mut left: Vec<Avma> = addresses.iter().copied().collect();
+            let mut keep = |found: Vec<Piece>, left: &mut Vec<Avma>| {
+                drop_within(&found, left);
+                all.extend(found.into_iter().map(|piece| (*tgid, piece)));
+            };
+            for file in dumps.of(*tgid) {
+                let (found, _) = dump::find_by(&Whole(&file), &Requested::new(&left), &dumps.clock);
+                keep(found, &mut left);
+            }
+            if let Some(file) = open(*tgid, when).filter(|_| !left.is_empty()) {
+                let len = file.metadata().map_or(0, |meta| meta.len());
+                let found = perf_map::find(file, len, 0, &Requested::new(&left));
+                keep(found.map_or_else(|_| Vec::new(), |(found, _)| found), &mut left);
+            }
+        }
+        all
+    }
+}
+
+/// Drops the addresses that lie in pieces. Addresses ascend.
+fn drop_within(pieces: &[Piece], addresses: &mut Vec<Avma>) {
+    let mut parts: Vec<(Avma, Avma)> = pieces.iter().map(|piece| (piece.start, piece.end)).collect();
+    parts.sort_unstable();
+    let (mut parts, mut end) = (parts.into_iter().peekable(), Avma(0));
+    addresses.retain(|address| {
+        while let Some((_, further)) = parts.next_if(|(start, _)| start <= address) {
+            end = end.max(further);
+        }
+        *address >= end
+    });
+}
+
+/// The jitdumps that processes had mapped.
+#[derive(Debug)]
+pub(super) struct Dumps<'a> {
+    pub(super) world: &'a World,
+    pub(super) door: &'a Door,
+    /// The clock of the dumps, as far as samples have the same one.
+    pub(super) clock: DumpClock,
+}
+
+impl Dumps<'_> {
+    /// Opens the dumps of a process, if they are the files that it had mapped.
+    fn of(&self, tgid: u32) -> Vec<ElfFile> {
+        let World { mappings, images, .. } = self.world;
+        let of_process = mappings.iter().filter(|mapping| mapping.tgid == tgid).map(|mapping| mapping.image);
+        let mut mapped: Vec<u32> = of_process.collect();
+        mapped.sort_unstable();
+        mapped.dedup();
+        let open = |image: u32| {
+            let image = images.get(image as usize)?;
+            let path = self.world.path(image).filter(|path| is_dump(path))?;
+            let file = self.door.open(None, path).ok()?;
+            here::is_inode(&file, image).then_some(file)
+        };
+        mapped.into_iter().filter_map(open).take(MAX_DUMPS).collect()
+    }
+}
+
+/// Returns true if a process writes its dump there.
+///
+/// # Source   Linux `tools/perf/Documentation/jitdump-specification.txt`: `jit-PID.dump`
+fn is_dump(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    let number = name.and_then(|name| name.strip_prefix("jit-")?.strip_suffix(".dump"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A file that is read in pieces.
+struct Whole<'a>(&'a ElfFile);
+
+impl ReadAt for Whole<'_> {
+    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
+        let len = self.0.len.saturating_sub(off).min(bytes.len() as u64);
+        let read = self.0.bytes(FileOff(off), len).unwrap_or_default();
+        bytes[..read.len()].copy_from_slice(&read);
+        read.len()
     }
 }
 
@@ -71,7 +147,7 @@ fn open(tgid: u32, when: RecordedAt<'_>) -> Option<File> {
     let is_good = |meta: &Metadata| {
         let own_uid = fs::metadata("/proc/self").map_or(0, |own| own.uid());
         let is_believed = [0, own_uid].contains(&meta.uid());
-        meta.is_file() && meta.len() <= MAX_BYTES && is_believed && is_of(meta, tgid, when)
+        meta.is_file() && is_believed && is_of(meta, tgid, when)
     };
     // A link may lead anywhere, and opening a pipe has side effects.
     let seen = fs::symlink_metadata(&path).ok().filter(is_good)?;
@@ -101,54 +177,24 @@ fn began(tgid: u32) -> Option<u64> {
     booted_unix_ns()?.checked_add((ticks / TICKS_PER_SECOND).checked_mul(1_000_000_000)?)
 }
 
-/// Reads the lines of a map that hold one of the addresses, or end right before one. Of several lines with an address the last
-/// counts: a report uses the last of rows that begin at one time.
-///
-/// # Source
-/// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
-fn pieces(mut map: BufReader<impl std::io::Read>, tgid: u32, addresses: &BTreeSet<Avma>) -> Vec<JitCode> {
-    let (mut pieces, mut line, mut number) = (BTreeMap::new(), Vec::new(), 0_u64);
-    while map.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        if let Some((start, end, name)) = parsed(&line)
-            && addresses.range(start..=end).next().is_some()
-        {
-            pieces.insert((start, end), (number, name.to_vec()));
-        }
-        number += 1;
-        line.clear();
-    }
-    let mut pieces: Vec<_> = pieces.into_iter().collect();
-    pieces.sort_by_key(|(_, (number, _))| *number);
-    let row =
-        |((Avma(start), Avma(end)), (_, name))| JitCode { tgid, start, end, name, ..JitCode::default() };
-    pieces.into_iter().map(row).collect()
-}
-
-/// Parses a line: start, end and name.
-fn parsed(line: &[u8]) -> Option<(Avma, Avma, &[u8])> {
-    let mut words = line.trim_ascii().splitn(3, |byte| *byte == b' ');
-    let mut number = || {
-        let word = std::str::from_utf8(words.next()?).ok()?;
-        u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-    };
-    let (start, size) = (number()?, number()?);
-    let name = words.next()?.trim_ascii();
-    let end = start.checked_add(size).filter(|end| *end > start)?;
-    (!name.is_empty() && !name.contains(&0)).then_some((Avma(start), Avma(end), name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_hold_an_address_are_taken_and_the_last_counts() {
-        let text = "1000 20 py::f:/a b.py\n0x2000 0x10 g\n3000 10 other\n2000 10 h\n1000\nx 10 f\n4000 0 f\n";
-        let addresses = BTreeSet::from([0x1010, 0x2010, 0x4000].map(Avma));
-        let rows = pieces(BufReader::new(text.as_bytes()), 7, &addresses);
-        let told: Vec<_> = rows.iter().map(|row| (row.start, row.end, &row.name[..])).collect();
-        assert_eq!(told, [(0x1000, 0x1020, &b"py::f:/a b.py"[..]), (0x2000, 0x2010, &b"h"[..])]);
-        assert!(rows.iter().all(|row| row.tgid == 7));
+    fn addresses_that_have_a_name_are_not_asked_for_again() {
+        let piece = |start, end| Piece { start: Avma(start), end: Avma(end), ..Piece::default() };
+        let mut addresses: Vec<Avma> = (0..10).map(Avma).collect();
+        drop_within(&[piece(7, 8), piece(1, 5), piece(2, 3)], &mut addresses);
+        assert_eq!(addresses, [0, 5, 6, 8, 9].map(Avma));
+    }
+
+    #[test]
+    fn a_dump_has_the_number_of_a_process_in_its_name() {
+        assert!(is_dump(Path::new("/tmp/.debug/jit/x/jit-12.dump")));
+        for other in ["/tmp/jit-.dump", "/tmp/jit-1x.dump", "/tmp/jit-1.dump.1", "/tmp/a-jit-1.dump", "/"] {
+            assert!(!is_dump(Path::new(other)), "{other}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `features` | host, command line, build-ids … |
 //! | `records` | lists records, including compressed ones |
 //! | `event`, `sample` | decodes records |
+//! | `tracing` | fields of tracepoints |
 //! | `bytes` | little-endian fields |
 //!
 //! # Source   uapi/linux/perf_event.h · tools/perf/Documentation/perf.data-file-format.txt
@@ -27,6 +28,7 @@ pub(super) mod fixture;
 mod header;
 mod records;
 mod sample;
+mod tracing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -47,6 +49,7 @@ pub(super) use records::At;
 use records::{Record, Records};
 use sample::Deferred;
 pub(super) use sample::{PerfSample, UserRegisters};
+pub(super) use tracing::Switch;
 
 /// Types of records that perf itself writes.
 const HEADER_ATTR: u32 = 64;
@@ -142,6 +145,12 @@ impl PerfData {
     /// Lists the events that sample: perf has others that only report tasks and mappings.
     pub(super) fn events(&self) -> impl Iterator<Item = &Attr> {
         self.attrs.iter().filter(|attr| !attr.is_dummy())
+    }
+
+    /// Returns the event that samples switches of threads, a position in [`PerfData::attrs`], if perf has noted where its fields lie.
+    pub(super) fn switches(&self) -> Option<u32> {
+        self.features.switch?;
+        self.attrs.iter().position(Attr::is_switch).map(|position| position as u32)
     }
 
     /// Returns the position of a sample's event in [`PerfData::events`].

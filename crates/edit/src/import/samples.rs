@@ -5,17 +5,20 @@ use icecore_format::block::Processes;
 use icecore_format::limits::MAX_FRAMES;
 use icecore_format::records::{
     Basis, JitV1, KernelSymbolsV1, Location, Node, Sample, SamplesV1, StackRepair, StacksV1, StringsV1, Task,
-    TasksV1, WalkEnd,
+    TasksV1, WaitsV1, WalkEnd,
 };
 use icecore_format::write::Writer;
+use icecore_jit::DumpClock;
+use icecore_symbolize::image::Door;
 
 use super::code::Code;
 use super::ids::{Ids, append};
-use super::jit::{Made, RecordedAt};
+use super::jit::{Dumps, Made, RecordedAt};
 use super::kernel::{KernelFunctions, KernelHits};
 use super::perf_data::{Attr, PerfData, PerfSample};
 use super::registers;
 use super::snapshots::Snapshots;
+use super::switches::Switches;
 use super::world::{ThreadNames, World};
 use crate::Error;
 use icecore_profile::map::Interned;
@@ -66,13 +69,19 @@ pub(super) struct Samples<'a> {
     /// All addresses of the kernel, and the code that may lie there.
     hit: KernelHits,
     functions: &'a KernelFunctions,
+    switches: Switches,
     kernel: Vec<Avma>,
     user: Vec<Avma>,
     counts: Counts,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn new(data: &'a PerfData, world: &'a World, functions: &'a KernelFunctions) -> Self {
+    pub(super) fn new(
+        data: &'a PerfData,
+        world: &'a World,
+        functions: &'a KernelFunctions,
+        switches: Switches,
+    ) -> Self {
         let machine = registers::machine(&data.features.arch);
         let attr = data.attrs.first();
         let period_ns = attr.filter(|attr| attr.unit() == "ns").map_or(0, Attr::usual_weight);
@@ -91,6 +100,7 @@ impl<'a> Samples<'a> {
             kernel_hits: vec![false; world.kernel_symbols.len()],
             hit: KernelHits::default(),
             functions,
+            switches,
             kernel: Vec::new(),
             user: Vec::new(),
             counts: Counts::default(),
@@ -105,13 +115,14 @@ impl<'a> Samples<'a> {
         mut self,
         writer: &mut Writer,
         when: RecordedAt<'_>,
+        door: &Door,
         tick: &dyn Fn(u64),
     ) -> Result<Counts, Error> {
         let (mut buffer, mut later, mut told) = (Vec::new(), Vec::new(), 0_u64);
         for (done, at) in (0..).zip(&self.data.samples) {
             let time_ns = at.time_ns.max(self.world.span_ns.0);
             let is_full = self.waiting.first().is_some_and(|first| time_ns - first.time_ns > SPAN_NS);
-            if is_full || self.waiting.len() == ROWS {
+            if is_full || self.waiting.len() >= ROWS {
                 self.flush(writer)?;
                 tick(done - std::mem::replace(&mut told, done));
             }
@@ -120,16 +131,28 @@ impl<'a> Samples<'a> {
                 None => self.counts.too_short += 1,
             }
         }
+        for (tgid, waited) in self.switches.close(self.world.span_ns.1) {
+            if self.waiting.len() >= ROWS {
+                self.flush(writer)?;
+            }
+            self.basis.processes = self.basis.processes.with(tgid);
+            self.counts.samples += 1;
+            self.waiting.push(waited);
+        }
         self.flush(writer)?;
         let symbols = self.world.kernel_symbols.iter().zip(&self.kernel_hits);
         let symbols: Vec<_> = symbols.filter_map(|(symbol, is_hit)| is_hit.then_some(*symbol)).collect();
         let mut texts: Interned<Vec<u8>> = Interned::new();
         let first = self.world.strings.len() as u32 + 1;
-        let string = |text: &[u8]| first + texts.intern(text.to_vec());
-        let named = self.functions.rows(&self.hit, &self.world.kernel_symbols, string);
+        let mut string = |text: &[u8]| if text.is_empty() { 0 } else { first + texts.intern(text.to_vec()) };
+        let named = self.functions.rows(&self.hit, &self.world.kernel_symbols, &mut string);
+        let is_monotonic = self.data.events().all(Attr::is_monotonic);
+        let clock = DumpClock { ahead_ns: is_monotonic.then_some(0), ..DumpClock::SHARED };
+        let made = self.made.pieces(when, &Dumps { world: self.world, door, clock });
+        let made: Vec<_> = made.iter().map(|(tgid, piece)| piece.row(*tgid, &mut string)).collect();
         append(writer, &StringsV1::from_rows(first, &texts.into_items()))?;
         append(writer, &KernelSymbolsV1::from_rows(&[symbols, named].concat()))?;
-        append(writer, &JitV1::from_rows(&self.made.rows(when)))?;
+        append(writer, &JitV1::from_rows(&made))?;
         Ok(self.counts)
     }
 
@@ -177,7 +200,7 @@ impl<'a> Samples<'a> {
             self.count(sample, snapshot, is_all);
             let task = Task { tgid: sample.tgid, tid: sample.tid, comm: self.names.at(sample.tid, time_ns) };
             self.basis.processes = self.basis.processes.with(task.tgid);
-            self.waiting.push(Sample {
+            let row = Sample {
                 time_ns,
                 cpu: sample.cpu.unwrap_or(0).min(u32::from(u16::MAX)) as u16,
                 event: self.data.event(number).min(MAX_EVENTS - 1) as u8,
@@ -189,7 +212,16 @@ impl<'a> Samples<'a> {
                 weight: sample.period.unwrap_or_else(|| attr.usual_weight()),
                 snapshot: snapshot.unwrap_or(0),
                 repair: StackRepair::NONE,
-            });
+            };
+            self.waiting.push(row);
+            let switch = self.switches.switch(self.data, number, sample);
+            let waited =
+                switch.and_then(|switch| self.switches.note(switch, (sample.tgid, sample.tid), &row));
+            if let Some((tgid, waited)) = waited {
+                self.basis.processes = self.basis.processes.with(tgid);
+                self.counts.samples += 1;
+                self.waiting.push(waited);
+            }
         }
         (self.kernel, self.user) = (kernel, user);
         Ok(())
@@ -244,6 +276,7 @@ impl<'a> Samples<'a> {
             snapshots.write(writer)?;
         }
         append(writer, &SamplesV1::from_rows(&rows, &self.basis)?)?;
+        append(writer, &WaitsV1::from_rows(&self.switches.take()))?;
         self.basis = Basis { newest_stack: self.nodes.newest(), processes: Processes::NONE, ..self.basis };
         Ok(())
     }

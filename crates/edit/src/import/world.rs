@@ -1,10 +1,13 @@
 //! Converts tasks, images and mappings to rows, and replays their address spaces.
 
+use std::path::Path;
+
 use icecore_elf::Avma;
 use icecore_format::records::{
     Cause, Change, Image, ImageKind, KernelSymbol, Lifecycle, Loss, Mapping, Origin,
 };
 
+use super::here::path_of;
 use super::perf_data::{Event, Features, Kernel, Mapped, PerfData};
 use icecore_profile::map::{Interned, Map};
 use icecore_profile::recording::spaces::Spaces;
@@ -29,6 +32,11 @@ pub(super) struct World {
 }
 
 impl World {
+    /// Returns the path of an image.
+    pub(super) fn path(&self, image: &Image) -> Option<&Path> {
+        path_of(image, &self.strings)
+    }
+
     /// Collects the contents of the records.
     pub(super) fn of(data: &PerfData) -> Self {
         let mut draft = WorldDraft::new(data);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::foreign::memory::Memory;
-use crate::track::jit::Line;
+use icecore_jit::Line;
 
 /// The most bytes of a name, and of the path of a file.
 pub(super) const MAX_NAME_BYTES: usize = 4 << 10;

@@ -7,7 +7,7 @@ use icecore_format::records::Omission;
 
 use super::list::List;
 use super::{php, python, v8};
-use crate::track::jit::Language;
+use icecore_format::records::Language;
 
 /// A build of an interpreter, and where a process has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -44,11 +44,13 @@ use crate::foreign::Door;
 use crate::foreign::memory::Memory;
 use crate::kernel::wire::{self, INTERRUPTED, InterpretedFrame, Sample};
 use crate::sys::clock;
-use crate::track::jit::{Language, Made, Piece};
+use crate::track::jit::Made;
 use crate::track::tracker::kept_ns;
 use code::Found;
 pub(crate) use found::Interpreter;
 use found::Kind;
+use icecore_format::records::Language;
+use icecore_jit::Piece;
 
 /// The most processes, and the most bytes of functions of all of them, that are remembered.
 const MAX_PROCESSES: usize = 16 << 10;

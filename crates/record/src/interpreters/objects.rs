@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::code::{Code, Found, MAX_LINES, MAX_NAME_BYTES, apart, half, mixed, word};
 use super::python::{Lines, Offsets};
 use crate::foreign::memory::{Memory, Pages};
-use crate::track::jit::Line;
+use icecore_jit::Line;
 
 /// The most bytes of a table of lines.
 const MAX_LINES_BYTES: usize = 256 << 10;

@@ -15,7 +15,7 @@ use super::list::List;
 use super::symbols::exported;
 use crate::foreign::memory::{Memory, Pages};
 use crate::kernel::wire::InterpretedFrame;
-use crate::track::jit::Line;
+use icecore_jit::Line;
 
 const EXECUTOR: &str = "executor_globals";
 const EVAL: &str = "execute_ex";

@@ -19,7 +19,7 @@ use super::code::{Code, Found, MAX_NAME_BYTES, apart, half, word};
 use super::list::List;
 use super::symbols::{constant, exported};
 use crate::foreign::memory::{Memory, Pages};
-use crate::track::jit::Line;
+use icecore_jit::Line;
 
 /// The name that V8 prints for a function without one. It is followed by the position of the function in its script, in characters, if the line
 /// alone would not tell it from others: a long line, or one that is not known.

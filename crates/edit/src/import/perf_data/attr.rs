@@ -37,11 +37,15 @@ pub(super) mod read {
 const FREQUENCY: u64 = 1 << 10;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
+const USE_CLOCKID: u64 = 1 << 25;
 const EXCLUDE_USER: u64 = 1 << 4;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 
 /// The software event that counts nothing.
 const DUMMY: u64 = 9;
+
+/// The number of `CLOCK_MONOTONIC`.
+const CLOCK_MONOTONIC: u32 = 1;
 
 /// The most frames if an event does not say: `kernel.perf_event_max_stack`.
 const USUAL_MAX_STACK: u32 = 127;
@@ -61,6 +65,8 @@ pub(in super::super) struct Attr {
     pub(in super::super) user_registers: u64,
     /// Requested bytes of the stack.
     pub(in super::super) stack_bytes: u32,
+    /// The clock of its times, if the flags say that one was chosen.
+    pub(super) clock: u32,
     /// Most frames of a call chain; 0 if not given.
     pub(super) max_stack: u16,
     /// The ids of the event in records.
@@ -91,6 +97,7 @@ impl Attr {
             branch_sample_type: at(72),
             user_registers: at(80),
             stack_bytes: at(88) as u32,
+            clock: (at(88) >> 32) as u32,
             max_stack: (at(104) >> 32) as u16,
             ids: Vec::new(),
             name: String::new(),
@@ -108,6 +115,11 @@ impl Attr {
     /// Returns true if its other records end with a time and a CPU.
     pub(super) fn tells_all(&self) -> bool {
         self.has(SAMPLE_ID_ALL)
+    }
+
+    /// Returns true if its times are those of `CLOCK_MONOTONIC`.
+    pub(in super::super) fn is_monotonic(&self) -> bool {
+        self.has(USE_CLOCKID) && self.clock == CLOCK_MONOTONIC
     }
 
     /// Returns true if it counts nothing, and only reports tasks and mappings.
@@ -153,8 +165,21 @@ impl Attr {
         }
     }
 
+    /// Returns true if it samples switches of threads.
+    pub(super) fn is_switch(&self) -> bool {
+        self.kind == events::kind::TRACEPOINT && self.name == "sched:sched_switch"
+    }
+
+    /// Returns true if perf measured how long threads did not run (`perf record --off-cpu`).
+    fn is_off_cpu(&self) -> bool {
+        self.kind == events::kind::SOFTWARE && self.name() == "offcpu-time"
+    }
+
     /// Returns the unit of its weights.
     pub(in super::super) fn unit(&self) -> String {
+        if self.is_off_cpu() {
+            return "ns".to_owned();
+        }
         events::unit(self.kind, self.config, &self.name()).into_owned()
     }
 
@@ -164,6 +189,7 @@ impl Attr {
         // perf names modifiers and the device: `cpu-clock:u`, `cpu_core/cycles/P`.
         let has_word = |word: &str| name.split([':', '/']).any(|found| found == word);
         match &*unit {
+            _ if self.is_off_cpu() => EventMeaning::OFF_CPU,
             "ns" if has_word("cpu-clock") || has_word("task-clock") => EventMeaning::CPU_TIME,
             "ns" => EventMeaning::DURATION,
             "cycles" | "cpu-cycles" | "cpu_core" | "cpu_atom"

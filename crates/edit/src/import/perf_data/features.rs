@@ -2,9 +2,11 @@
 
 use super::attr::Attr;
 use super::bytes::Bytes;
+use super::tracing::SwitchFields;
 
 /// Numbers of features.
 mod number {
+    pub(super) const TRACING_DATA: u32 = 1;
     pub(super) const BUILD_ID: u32 = 2;
     pub(super) const HOSTNAME: u32 = 3;
     pub(super) const OS_RELEASE: u32 = 4;
@@ -36,13 +38,16 @@ pub(in super::super) struct Features {
     pub(in super::super) kernel_build_id: Vec<u8>,
     /// One moment on two clocks: since 1970, and that of the records, ns.
     pub(in super::super) clock_ns: Option<(u64, u64)>,
+    /// Where `sched:sched_switch` has its fields.
+    pub(in super::super) switch: Option<SwitchFields>,
 }
 
 impl Features {
     pub(super) fn is_wanted(feature: u32) -> bool {
         matches!(
             feature,
-            number::BUILD_ID..=number::ARCH | number::COMMAND_LINE | number::EVENT_DESC | number::CLOCK_DATA
+            number::TRACING_DATA
+                ..=number::ARCH | number::COMMAND_LINE | number::EVENT_DESC | number::CLOCK_DATA
         )
     }
 
@@ -50,6 +55,7 @@ impl Features {
     pub(super) fn take(&mut self, feature: u32, bytes: &[u8], attrs: &mut [Attr]) -> Option<()> {
         let mut bytes = Bytes(bytes);
         match feature {
+            number::TRACING_DATA => self.switch = SwitchFields::find(bytes.0),
             number::BUILD_ID => self.build_ids(bytes)?,
             number::HOSTNAME => self.host = bytes.header_text()?,
             number::OS_RELEASE => self.kernel_release = bytes.header_text()?,

@@ -41,6 +41,8 @@ pub(in super::super) struct PerfSample<'a> {
     pub(in super::super) cpu: Option<u32>,
     pub(in super::super) period: Option<u64>,
     pub(in super::super) chain: Option<Words<'a>>,
+    /// What a tracepoint has noted.
+    pub(in super::super) raw: &'a [u8],
     /// How many branches the CPU recorded before the sample.
     pub(in super::super) branches: u64,
     pub(in super::super) registers: Option<UserRegisters<'a>>,
@@ -97,9 +99,10 @@ impl<'a> PerfSample<'a> {
         } else {
             None
         };
+        let mut raw = &[][..];
         if has(field::RAW) {
             let len = bytes.u32()? as usize;
-            bytes.take(len)?;
+            raw = bytes.take(len)?;
         }
         let mut branches = 0;
         if has(field::BRANCH_STACK) {
@@ -118,7 +121,20 @@ impl<'a> PerfSample<'a> {
             MODE_KERNEL => Mode::Kernel,
             _ => Mode::Other,
         };
-        Some(Self { side, tgid, tid, ip, cpu, period, chain, branches, registers, stack, is_stack_whole })
+        Some(Self {
+            side,
+            tgid,
+            tid,
+            ip,
+            cpu,
+            period,
+            chain,
+            raw,
+            branches,
+            registers,
+            stack,
+            is_stack_whole,
+        })
     }
 
     /// Divides the call chain into its kernel and its user side, each leaf first.

@@ -9,7 +9,8 @@ use crate::foreign::{Door, ForeignFile};
 use crate::proc::{namespace, scan};
 use crate::sys::clock;
 
-use super::times::{self, DumpClock, Reading};
+use super::times;
+use icecore_jit::{DumpClock, Reading};
 
 /// The number of ticks per second in `/proc/PID/stat`, which is the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;

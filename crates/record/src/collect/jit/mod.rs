@@ -11,23 +11,19 @@
 //! Files are held open because the process, its root folder and the file may be gone when they are read. Names belong to one address
 //! space of one process: two processes can have code at one address.
 
-pub mod dump;
 mod home;
 mod hotspot;
-mod lines;
-pub mod perf_map;
-mod read_at;
 mod registered;
 mod teller;
 mod times;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
 use icecore_format::records::ImageKind;
+use icecore_jit::{DumpClock, Piece, Reading, Requested};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::room::{HeldFile, Room};
@@ -35,13 +31,12 @@ use crate::foreign::memory::Memory;
 use crate::foreign::{Door, ForeignFile, Meta};
 use crate::machine::identity::{Identity, MapFile};
 use crate::sys::clock;
-use crate::track::jit::{Interpreter, Made, Piece};
+use crate::track::jit::{Interpreter, Made};
 use crate::track::tracker::Note;
 use home::Home;
 use hotspot::{HotSpot, Runs};
 use registered::Registered;
 use teller::{Answer, NamesFile, NamesRequest, Teller};
-use times::{DumpClock, Reading};
 
 /// The number of distinct addresses of all processes that are remembered: 16 MiB of memory. Further ones stay unnamed.
 const MAX_HITS: usize = 512 << 10;
@@ -65,33 +60,6 @@ const LOOK_UP_PART: u32 = 5;
 const LOOK_UP_AT_FIRST: Duration = Duration::from_secs(1);
 /// How long it may take in all of them when the recording has ended.
 const LOOK_UP_AT_LAST: Duration = Duration::from_secs(3);
-/// The longest name that is kept, bytes.
-const MAX_NAME_BYTES: usize = 4 << 10;
-
-/// The requested addresses: ascending, each once.
-#[derive(Debug, Clone, Copy)]
-pub struct Requested<'a>(&'a [Avma]);
-
-impl<'a> Requested<'a> {
-    pub fn new(ascending: &'a [Avma]) -> Self {
-        Self(ascending)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the positions of the addresses in a range.
-    pub fn within(&self, start: Avma, end: Avma) -> Range<usize> {
-        let from = self.0.partition_point(|address| *address < start);
-        from..from + self.0[from..].partition_point(|address| *address < end)
-    }
-
-    /// Returns the addresses in a range.
-    pub(crate) fn of(&self, start: Avma, end: Avma) -> &'a [Avma] {
-        &self.0[self.within(start, end)]
-    }
-}
 
 /// All JIT code: the processes that have it, the addresses that were hit, and the names that were found.
 #[derive(Debug)]
@@ -187,7 +155,7 @@ impl Jit {
             looked_up: Instant::now(),
             looked_up_for: Duration::ZERO,
             look_up_until: None,
-            began: Reading::now(),
+            began: times::now(),
             told,
         }
     }

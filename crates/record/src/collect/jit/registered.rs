@@ -16,10 +16,10 @@ use icecore_elf::Avma;
 use icecore_elf::cfi::{MAX_CIE_BYTES, MAX_ENTRY_BYTES};
 use rustc_hash::FxHashSet;
 
-use super::Requested;
-use super::read_at::{u32_at, u64_at};
 use crate::foreign::memory::Memory;
 use crate::proc::maps;
+use icecore_jit::Requested;
+use icecore_jit::{u32_at, u64_at};
 
 /// The most bytes of variables that are looked at, and of what a word points to.
 const MAX_VARIABLES: u64 = 256 << 10;

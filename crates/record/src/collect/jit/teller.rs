@@ -7,13 +7,12 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use icecore_elf::Avma;
+use icecore_jit::{DumpClock, Piece, ReadAt, Requested, dump, perf_map};
 
-use super::times::{DumpClock, Reading};
-use super::{Requested, dump, perf_map};
-use crate::foreign::{Door, ForeignFile};
+use super::times;
+use crate::foreign::{Door, ForeignFile, Reading};
 use crate::sys::rights::{self, Part};
 use crate::sys::{rest, usage};
-use crate::track::jit::Piece;
 
 /// The number of requests that may wait.
 const MAX_WAITING: usize = 1024;
@@ -90,7 +89,7 @@ impl NamesFile {
     pub(super) fn dump(file: &ForeignFile, clock: DumpClock, door: &Door) -> Option<Self> {
         let file = file.try_clone()?;
         let len = file.meta_now(door).ok()?.size_bytes;
-        let readings = clock.readings.and_then(|[begin, _]| Some([begin, Reading::now()?]));
+        let readings = clock.readings.and_then(|[begin, _]| Some([begin, times::now()?]));
         Some(Self {
             file,
             clock: Some(DumpClock { readings, ..clock }),
@@ -176,6 +175,15 @@ impl Teller {
     }
 }
 
+/// A file of another, read in answers.
+struct Held<'a>(RefCell<Reading<'a>>);
+
+impl ReadAt for Held<'_> {
+    fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
+        self.0.borrow_mut().read_at(bytes, off).unwrap_or(0)
+    }
+}
+
 /// Reads files, and finds the pieces that contain the addresses. An address that one file explains is not searched in the next. Dumps should
 /// come before maps, because they have times. The bytes of maps are subtracted from the budget; a file larger than the rest is not read.
 fn tell(wanted: NamesRequest, budget: &mut u64, door: &Door) -> Answer {
@@ -185,7 +193,7 @@ fn tell(wanted: NamesRequest, budget: &mut u64, door: &Door) -> Answer {
     for source in &sources {
         let addresses = Requested::new(&asked);
         let (found, is_cut) = if let Some(clock) = &source.clock {
-            dump::find_by(&RefCell::new(source.file.read(door)), &addresses, clock)
+            dump::find_by(&Held(RefCell::new(source.file.read(door))), &addresses, clock)
         } else if let Some(left) = budget.checked_sub(source.len.min(perf_map::MAX_BYTES)) {
             *budget = left;
             perf_map::find(source.file.read(door), source.len, source.known_len, &addresses)

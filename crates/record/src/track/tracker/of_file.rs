@@ -6,15 +6,15 @@ use std::sync::Arc;
 use icecore_elf::{Avma, FileOff};
 use icecore_format::block::Processes;
 use icecore_format::records::{
-    Cgroup, JitCode, JitInlined, JitLine, JitV1, KernelSymbol, Lifecycle, Location, Loss, Mapping,
-    RateChange, Sample, StringsV1, Task, Wait,
+    Cgroup, JitV1, KernelSymbol, Lifecycle, Location, Loss, Mapping, RateChange, Sample, StringsV1, Task,
+    Wait,
 };
 use rustc_hash::FxHashSet;
 
 use super::Totals;
 use crate::track::batch::Batch;
 use crate::track::intern::Interner;
-use crate::track::jit::{Inlined, Made};
+use crate::track::jit::Made;
 use crate::track::snapshots::Snapshots;
 use crate::track::stacks::Stacks;
 
@@ -148,34 +148,7 @@ impl OfFile {
 
     /// Makes a batch of JIT code and of the names of its source files.
     pub(crate) fn jit(&mut self, made: &[Made]) -> Batch {
-        let rows: Vec<JitCode<&[u8]>> = made
-            .iter()
-            .map(|Made { tgid, piece }| JitCode {
-                tgid: *tgid,
-                start: piece.start.0,
-                end: piece.end.0,
-                since_ns: piece.since_ns,
-                until_ns: piece.until_ns,
-                name: &piece.name[..],
-                rules: &piece.rules[..],
-                lines: piece
-                    .lines
-                    .iter()
-                    .map(|line| JitLine {
-                        off: line.off,
-                        file: self.string(&line.file),
-                        line: line.line,
-                        inlined: line.inlined.iter().map(|it| self.inlined(it)).collect(),
-                    })
-                    .collect(),
-                language: piece.language,
-            })
-            .collect();
+        let rows: Vec<_> = made.iter().map(|it| it.piece.row(it.tgid, |text| self.string(text))).collect();
         Batch { strings: self.take_strings(), jit: JitV1::from_rows(&rows), ..Batch::default() }
-    }
-
-    fn inlined(&mut self, inlined: &Inlined) -> JitInlined {
-        let Inlined { name, call_file, call_line } = inlined;
-        JitInlined { name: self.string(name), call_file: self.string(call_file), call_line: *call_line }
     }
 }

@@ -1,9 +1,10 @@
 use super::*;
 use crate::settings::WaitEvents;
 use crate::track::batch::Batch;
-use crate::track::jit::{Line, Made, Piece};
+use crate::track::jit::Made;
 use crate::track::spaces::Shown;
 use icecore_format::records::{Location, Origin, Payload};
+use icecore_jit::{Line, Piece};
 
 fn tracker() -> Tracker {
     Tracker::new(Pace {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::methods::{Method, Methods};
 use super::scopes::{Scopes, Stretch};
 use super::structs::Reader;
-use crate::track::jit::{Inlined, Line};
+use icecore_jit::{Inlined, Line};
 
 /// The most scopes and frames of a process that are held, and the most bytes of their texts.
 const MAX_HELD: usize = 1 << 20;

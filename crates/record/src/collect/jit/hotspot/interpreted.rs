@@ -9,7 +9,8 @@ use icecore_elf::Avma;
 
 use super::methods::{Method, Methods};
 use super::structs::Reader;
-use crate::track::jit::{Language, Line, Piece};
+use icecore_format::records::Language;
+use icecore_jit::{Line, Piece};
 
 /// The most methods of a process.
 const MAX_METHODS: usize = 32 << 10;

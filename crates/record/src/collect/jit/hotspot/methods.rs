@@ -10,9 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::MAX_NAME_BYTES;
 use super::compressed::Numbers;
 use super::structs::{Field, Reader, Structs, in_bytes};
+use icecore_jit::MAX_NAME_BYTES;
 
 /// The flag of a method that has lines (`_has_linenumber_table`).
 const HAS_LINES: u64 = 1;

@@ -31,15 +31,17 @@ use std::time::Instant;
 
 use icecore_elf::Avma;
 
-use super::Requested;
 use super::registered::Registered;
 use crate::foreign::memory::Memory;
 use crate::proc::maps;
-use crate::track::jit::{Interpreter, Language, Piece};
+use crate::track::jit::Interpreter;
 use cache::{Cache, Kind, Window};
 use flow::MAX_CODE;
 use frame::SHARED;
 use frames::{BEFORE, FROM, Frames, Hit};
+use icecore_format::records::Language;
+use icecore_jit::Piece;
+use icecore_jit::Requested;
 use inlined::{Fresh, Known, Lines};
 use interpreted::Interpreted;
 pub(super) use interpreted::Runs;

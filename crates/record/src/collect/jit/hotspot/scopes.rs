@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::super::read_at::u64_at;
 use super::compressed::Numbers;
 use super::flow::{Way, ways};
 use super::structs::{Field, Reader, Structs, in_bytes};
+use icecore_jit::u64_at;
 
 /// The most bytes that are read of a compiled method.
 const MAX_BYTES: u64 = 2 << 20;

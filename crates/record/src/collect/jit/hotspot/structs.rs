@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::super::read_at::{u32_at, u64_at};
 use crate::foreign::memory::Memory;
+use icecore_jit::{u32_at, u64_at};
 
 /// The most rows of a table, and the most bytes of the texts that they point to, which lie together.
 const MAX_ROWS: usize = 8192;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::frame::Frame;
 use super::*;
 use crate::foreign::Door;
-use crate::track::jit::{Inlined, Line};
+use icecore_jit::{Inlined, Line};
 
 /// A virtual machine that is made of bytes, in the memory of this process.
 struct Made {

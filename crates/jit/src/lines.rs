@@ -5,9 +5,9 @@ use std::sync::Arc;
 use icecore_elf::Avma;
 use rustc_hash::FxHashSet;
 
+use super::Line;
 use super::read_at::{ReadAt, u32_at, u64_at};
 use super::{MAX_NAME_BYTES, Requested};
-use crate::track::jit::Line;
 
 /// The longest debug record that is read, bytes: some hundred thousand lines.
 const MAX_RECORD_BYTES: u64 = 4 << 20;

@@ -1,8 +1,7 @@
 //! Reads numbers and bytes at offsets of jitdump files.
 
-use std::cell::RefCell;
-
-use crate::foreign::Reading;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 /// A file, or bytes.
 pub trait ReadAt {
@@ -10,9 +9,16 @@ pub trait ReadAt {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize;
 }
 
-impl ReadAt for RefCell<Reading<'_>> {
+impl ReadAt for File {
     fn read(&self, off: u64, bytes: &mut [u8]) -> usize {
-        self.borrow_mut().read_at(bytes, off).unwrap_or(0)
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.read_at(&mut bytes[read..], off.saturating_add(read as u64)) {
+                Ok(len @ 1..) => read += len,
+                Ok(0) | Err(_) => break,
+            }
+        }
+        read
     }
 }
 
@@ -25,13 +31,15 @@ impl ReadAt for [u8] {
     }
 }
 
-pub(super) fn u32_at(bytes: &[u8], off: usize) -> u32 {
+/// Returns the number of 4 bytes at an offset, in the byte order of this machine.
+pub fn u32_at(bytes: &[u8], off: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[off..off + 4]);
     u32::from_ne_bytes(value)
 }
 
-pub(super) fn u64_at(bytes: &[u8], off: usize) -> u64 {
+/// The same, of 8 bytes.
+pub fn u64_at(bytes: &[u8], off: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[off..off + 8]);
     u64::from_ne_bytes(value)

@@ -3,11 +3,11 @@
 use icecore_elf::{Avma, cfi};
 use rustc_hash::FxHashMap;
 
+use super::Piece;
 use super::lines::{self, CodeRange, Debug};
 use super::read_at::{ReadAt, u32_at, u64_at};
-use super::times::{DumpClock, Scale};
+use super::scale::{DumpClock, Scale};
 use super::{MAX_NAME_BYTES, Requested, perf_map};
-use crate::track::jit::Piece;
 
 /// At most this many records of a file are read, which takes a few seconds. The code itself, most of the file, is not read.
 const MAX_RECORDS: usize = 4 << 20;
@@ -50,11 +50,7 @@ pub fn find<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>) -> (Vec<Piece>,
 }
 
 /// Does the same for a process with clocks of its own.
-pub(super) fn find_by<S: ReadAt + ?Sized>(
-    file: &S,
-    asked: &Requested<'_>,
-    clock: &DumpClock,
-) -> (Vec<Piece>, bool) {
+pub fn find_by<S: ReadAt + ?Sized>(file: &S, asked: &Requested<'_>, clock: &DumpClock) -> (Vec<Piece>, bool) {
     let mut dump = Dump {
         file,
         asked,

@@ -5,11 +5,11 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use icecore_elf::Avma;
 use rustc_hash::FxHashMap;
 
+use super::Piece;
 use super::{MAX_NAME_BYTES, Requested};
-use crate::track::jit::Piece;
 
 /// At most this many bytes at the end of a file are read. Later lines override earlier ones.
-pub(super) const MAX_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 256 << 20;
 /// The longest line that is kept whole: two numbers and a name.
 const MAX_LINE: usize = MAX_NAME_BYTES + 64;
 
@@ -26,7 +26,7 @@ const OTHERS: &[u8] = b"others";
 ///
 /// # Source
 /// Linux `tools/perf/Documentation/jit-interface.txt`: `START SIZE name`, both numbers hexadecimal
-pub(crate) fn find(
+pub fn find(
     mut file: impl Read + Seek,
     len: u64,
     known_len: u64,
