@@ -7,8 +7,6 @@
 //! address = start of the mapping + offset in the file
 //! ```
 
-mod messages;
-
 use std::io::{self, Write};
 
 use flate2::Compression;
@@ -24,7 +22,7 @@ use prost::Message as _;
 use crate::exported::{Counted, Exported, NO_STACK};
 use crate::format::Format;
 use crate::kept::Fact;
-use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use icecore_pprof::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 
 /// The format.
 #[derive(Debug)]
