@@ -383,7 +383,7 @@ fn pprof(ours: &Ours, what: &str, event: &str, read: &Value) {
 }
 
 /// Adds up the tracks of an event. Threads have a track for each; those of other events than the first say so in their names.
-fn tracks(events: &[&str], event: &str, read: &Value) -> Theirs {
+pub fn tracks(events: &[&str], event: &str, read: &Value) -> Theirs {
     let mut theirs = Theirs::default();
     for thread in read["facts"]["threads"].as_array().expect("threads") {
         let name = thread["name"].as_str().expect("a name");

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use icecore_format::records::{CpuScope, CpuTime, EventV1, Maker, RateChange, SessionV1, TargetKind};
+use icecore_format::records::{CpuScope, CpuTime, EventV1, RateChange, SessionV1, TargetKind};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -197,7 +197,7 @@ fn clocks(parts: &Parts) -> Vec<EventV1> {
 fn absence(parts: &Parts) -> &'static str {
     let any = |which: fn(&SessionV1) -> bool| parts.iter().any(|part| which(&part.session));
     let reasons = [
-        (any(|session| session.maker == Maker::PERF), "another program recorded, which does not tell it"),
+        (any(|session| session.maker.is_foreign()), "another program recorded, which does not tell it"),
         (any(|session| session.user != session.kernel), "only one side was sampled (-U, -K)"),
         (any(|session| session.cpu_scope == CpuScope::SOME), "only some CPUs were sampled (-C)"),
         (

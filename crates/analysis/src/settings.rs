@@ -2,7 +2,7 @@
 //! done. What is unknown is no reason for advice.
 
 use icecore_format::records::{
-    CpuScope, EmbedMode, EventV1, Maker, MissingFeature, SessionV1, TargetKind, UnwindMode,
+    CpuScope, EmbedMode, EventV1, MissingFeature, SessionV1, TargetKind, UnwindMode,
 };
 
 use icecore_profile::recording::events::{Meaning, is_drawn};
@@ -47,7 +47,7 @@ impl Settings {
         let drawn: Vec<&EventV1> = session.events.iter().filter(|event| is_drawn(event)).collect();
         let rated = if of_cpu.is_empty() { &drawn } else { &of_cpu };
         Self {
-            is_foreign: session.maker == Maker::PERF,
+            is_foreign: session.maker.is_foreign(),
             unwind: session.unwind,
             stack_bytes: session.stack_bytes,
             max_depth: session.max_depth,
@@ -167,7 +167,7 @@ mod tests {
     /// A session with what the recorder does if nothing is asked.
     fn session() -> SessionV1 {
         SessionV1 {
-            maker: Maker::RECORDER,
+            maker: icecore_format::records::Maker::RECORDER,
             target: TargetKind::SYSTEM,
             cpu_scope: CpuScope::ALL,
             unwind: UnwindMode::AUTO,

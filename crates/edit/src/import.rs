@@ -1,4 +1,4 @@
-//! `import`: makes a recording from a file of `perf record`.
+//! `import`: makes a recording from a file of `perf record`, or from a profile of another tool.
 //!
 //! ```text
 //! perf.data ─► perf_data ─┬─► world: tasks, mappings, images ─► Spaces
@@ -19,6 +19,7 @@
 //! | `switches` | switches of threads as waits |
 //! | `ids` | ids for rows that repeat |
 //! | `write` | writes rows as blocks |
+//! | `named` | profiles of other tools, which have names |
 //!
 //! An imported recording holds the contents of the file, and nothing of this machine except for what `here`, `jit` and `kernel` can
 //! prove.
@@ -28,6 +29,7 @@ mod here;
 mod ids;
 mod jit;
 mod kernel;
+mod named;
 mod perf_data;
 mod registers;
 mod requested;
@@ -38,6 +40,7 @@ mod world;
 mod write;
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
@@ -57,6 +60,8 @@ use world::World;
 /// What was imported.
 #[derive(Debug, Default, Serialize)]
 pub struct Imported {
+    /// The name of the file's format.
+    pub format: &'static str,
     /// Version of perf; empty if unknown.
     pub perf: String,
     /// The name of the host; empty if unknown.
@@ -75,6 +80,13 @@ pub struct Imported {
     pub damage: Vec<DamageRow>,
 }
 
+impl Imported {
+    /// Names the program that recorded.
+    pub fn recorder(&self) -> &'static str {
+        if self.format == "perf.data" { "perf" } else { self.format }
+    }
+}
+
 /// Records of a type that a recording cannot hold.
 #[derive(Debug, Serialize)]
 pub struct NotImported {
@@ -84,10 +96,10 @@ pub struct NotImported {
     pub count: u64,
 }
 
-/// What `perf record` wrote, and what the user has of its machine.
+/// What another tool wrote, and what the user has of its machine.
 #[derive(Debug)]
 pub struct Input {
-    /// The perf.data file.
+    /// The file of another tool.
     pub file: File,
     /// Of `perf record --threads`: the files of its threads, which have records and no header.
     pub parts: Vec<File>,
@@ -95,13 +107,28 @@ pub struct Input {
     pub kallsyms: Option<PathBuf>,
 }
 
-/// Writes the samples of a perf.data file; `door` leads to the files of this machine that it names.
+/// What the files of `perf record` begin with, on little-endian and on big-endian machines.
+const PERF_DATA: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
+
+/// Returns true if a file with these first bytes may be one that is imported, so that it is worth reading on.
+pub fn begins(head: &[u8]) -> bool {
+    PERF_DATA.iter().any(|magic| head.starts_with(&magic[..])) || named::begins(head)
+}
+
+/// Writes the samples of a file of another tool, which its content identifies; `door` leads to the files of this machine that it names.
 ///
 /// # Errors
-/// If the file is no perf.data file, its records do not identify their events, or the output cannot be written.
+/// If the file has none of the formats, its records do not identify their events, or the output cannot be written.
 pub fn import(input: Input, writer: &mut Writer, door: &Door, watch: &dyn Watch) -> Result<Imported, Error> {
-    let Input { file, parts, kallsyms } = input;
+    let Input { mut file, parts, kallsyms } = input;
     let changed_unix_ns = parts.iter().map(changed).fold(changed(&file), u64::max);
+    let mut head = Vec::new();
+    file.rewind()?;
+    file.by_ref().take(8).read_to_end(&mut head)?;
+    if !PERF_DATA.iter().any(|magic| head == **magic) {
+        return named::import(&file, writer, changed_unix_ns, watch);
+    }
+    file.rewind()?;
     let data = PerfData::read(file, parts)?;
     let mut world = World::of(&data);
     let mut session = write::session(&data, &world, changed_unix_ns);
@@ -128,6 +155,7 @@ pub fn import(input: Input, writer: &mut Writer, door: &Door, watch: &dyn Watch)
     let counts = counts?;
     write::end(writer, &world, &counts)?;
     Ok(Imported {
+        format: "perf.data",
         perf: data.features.perf_version.clone(),
         host: data.features.host.clone(),
         events: data.events().map(Attr::name).collect(),

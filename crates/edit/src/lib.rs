@@ -1,4 +1,4 @@
-//! Makes recordings of recordings, and of files of `perf record`.
+//! Makes recordings of recordings, and of files of other tools.
 //!
 //! | room | what lives there |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`pack`] | adds what this machine knows about the code |
 //! | [`cut`](mod@cut) | selects samples, and encodes the rows that they need |
 //! | [`compact`](mod@compact) | unwinds stacks, and drops the memory from which they were unwound |
-//! | [`import`](mod@import) | makes a recording from a file of `perf record` |
+//! | [`import`](mod@import) | makes a recording from a file of `perf record`, or from a profile of another tool |
 //! | [`repair`] | recovers the intact blocks of a damaged recording |
 //!
 //! A room uses rooms above it in this list, and none below. Every edit takes opened inputs, writes blocks into a writer of the caller,

@@ -1,4 +1,4 @@
-//! The messages of pprof's profiles. `export` writes them.
+//! The messages of pprof's profiles. `export` writes them, and `import` reads them.
 //!
 //! # Source   profile.proto of google/pprof
 
@@ -25,6 +25,9 @@ pub struct Profile {
     /// The first one is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
+    /// Which functions viewers drop with all that they call: a regular expression, a text.
+    #[prost(int64, tag = "7")]
+    pub drop_frames: i64,
     /// Since 1970-01-01 UTC.
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,

@@ -38,13 +38,18 @@ impl<T: Eq + Hash> Interned<T> {
     }
 
     /// Returns the position of a value; `None` if it is not stored.
-    pub(crate) fn find(&self, item: &T) -> Option<u32> {
+    pub fn find(&self, item: &T) -> Option<u32> {
         self.items.get_index_of(item).map(|position| position as u32)
     }
 
     /// Returns the value at a position.
-    pub(crate) fn get(&self, position: u32) -> Option<&T> {
+    pub fn get(&self, position: u32) -> Option<&T> {
         self.items.get_index(position as usize)
+    }
+
+    /// Lists the values in the order of their positions.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        self.items.iter()
     }
 
     /// Returns true if no value is stored.

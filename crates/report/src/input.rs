@@ -1,4 +1,4 @@
-//! Opens what the command line names: a recording, or a file of `perf record`; a file, or a pipe.
+//! Opens what the command line names: a recording, or a profile of another tool; a file, or a pipe.
 
 mod spool;
 
@@ -177,11 +177,11 @@ fn remedy(path: &Path) -> Option<String> {
     })
 }
 
-/// Opens what `perf record` wrote: a file, a pipe by its name, stdin as `-`, or the folder of `--threads`, whose files of threads follow.
+/// Opens what another tool wrote: a file, a pipe by its name, stdin as `-`, or the folder of `perf record --threads`, whose files of threads follow.
 ///
 /// # Errors
 /// With the cause.
-pub fn open_perf_data(path: &Path) -> Result<(File, Vec<File>), Cause> {
+pub fn open_profile(path: &Path) -> Result<(File, Vec<File>), Cause> {
     if path.is_dir() && path.join("data").is_file() {
         let numbered = |entry: io::Result<DirEntry>| {
             let path = entry?.path();
@@ -210,15 +210,11 @@ fn open_one(path: &Path) -> Result<File, Cause> {
         return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
     }
     let is_whole = kind.is_file() && file.stream_position()? == 0;
-    if is_whole { Ok(file) } else { spool(file, begins_like_perf_data) }
+    if is_whole { Ok(file) } else { spool(file, icecore_edit::import::begins) }
 }
 
 fn begins_like_recording(head: &[u8]) -> bool {
     FileHeader::decode(head).is_ok()
-}
-
-fn begins_like_perf_data(head: &[u8]) -> bool {
-    head.get(..8).is_some_and(|magic| PERF_DATA.iter().any(|known| magic == *known))
 }
 
 /// Tells whether a path is a way to a pipe that has no name of its own.

@@ -20,6 +20,7 @@ mod golden_diff_flame;
 mod golden_names;
 mod golden_time;
 mod headers;
+mod import_named;
 mod install;
 mod interpreters;
 mod killed;

@@ -17,6 +17,21 @@ numbers! {
     RECORDER = 1 "icecore-record",
     /// `perf record`; its file was imported.
     PERF = 2,
+    /// A program that writes pprof; its profile was imported.
+    PPROF = 3,
+    /// A program that writes folded stacks; they were imported.
+    FOLDED = 4,
+    /// A program that writes profiles of the Firefox Profiler; one was imported.
+    FIREFOX = 5,
+    /// `simpleperf report-sample`; its file was imported.
+    SIMPLEPERF = 6,
+}
+
+impl Maker {
+    /// Returns true if another program than ours is known to have recorded.
+    pub fn is_foreign(self) -> bool {
+        (Self::PERF..=Self::SIMPLEPERF).contains(&self)
+    }
 }
 
 numbers! {

@@ -221,8 +221,15 @@ Examples:
   perf record --call-graph dwarf,65528 --buildid-mmap -- make
   icecore-report import perf.data -o build.icecore
   ssh HOST perf record -a -g --buildid-mmap -o - sleep 10 | icecore-report import - -o host.icecore
+  curl -s HOST:6060/debug/pprof/profile | icecore-report import - -o go.icecore
+  icecore-report import java.collapsed -o java.icecore    folded stacks
+  icecore-report import profile.json.gz -o page.icecore   of the Firefox Profiler, or samply
 
-import makes a recording of samples, call chains, mappings, build-ids and names of tasks. From `--call-graph dwarf` it \
+FILE is a perf.data file, pprof, folded stacks, a processed profile of the Firefox Profiler, or what simpleperf report-sample \
+--protobuf writes; its content says which. All but perf.data have names, which a report believes, and may be compressed with gzip. \
+docs/IMPORT.md says what each format brings.
+
+Of perf.data import makes a recording of samples, call chains, mappings, build-ids and names of tasks. From `--call-graph dwarf` it \
 keeps registers and stacks as the recorder does, only their addresses, and every report unwinds them. perf.data has no \
 names of kernel functions. If the file is truncated, import takes it up to its end. It reports what is missing, and \
 what a recording cannot hold.
@@ -230,7 +237,7 @@ what a recording cannot hold.
 With --buildid-mmap perf records the build-ids of all files; without it, only of files that contain the leaf of a \
 sample. import recognizes other files only on the recorded machine, and only if they have not changed.")]
 pub struct Import {
-    /// The perf.data file, or the folder of perf record --threads; `-`: stdin
+    /// The file of another tool, or the folder of perf record --threads; `-`: stdin
     pub file: PathBuf,
     /// Where to write
     #[command(flatten)]

@@ -119,7 +119,7 @@ commands! {
     Parquet: cli::Parquet => parquet::parquet,
     /// Write the samples for another tool: pprof, the Firefox Profiler, speedscope, KCachegrind, Perfetto and more
     Export: cli::Export => export::export,
-    /// Write a recording from a file of `perf record`
+    /// Write a recording from a file of `perf record`, or from a profile of another tool
     Import: cli::Import => edit::import::run,
     /// Show or clear the cache that makes repeated reports fast
     Cache: cli::Cache => file::cache,

@@ -15,11 +15,16 @@ const TABLE_BYTES: usize = 16 << 20;
 
 /// Imports a file, and shows every sample of what was written.
 pub fn run(data: &[u8]) {
+    within(data, BYTES_OF_BYTE);
+}
+
+/// As [`run`]; an import holds as many bytes of each byte at most.
+pub(super) fn within(data: &[u8], bytes_of_byte: usize) {
     let folder = tempfile::tempdir_in(scratch::folder()).expect("a temporary folder");
     let [from, to] = ["perf.data", "r.icecore"].map(|name| folder.path().join(name));
     std::fs::write(&from, data).expect("room for one input");
     let path = |path: &Path| path.to_str().expect("bug: it is text").to_owned();
-    let bound = FREE_BYTES + TABLE_BYTES + data.len() * BYTES_OF_BYTE;
+    let bound = FREE_BYTES + TABLE_BYTES + data.len() * bytes_of_byte;
     let import = ["import".to_owned(), path(&from), "-o".to_owned(), path(&to)];
     let is_done = memory::within(bound, || line(&import));
     if is_done {

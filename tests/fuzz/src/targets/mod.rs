@@ -5,6 +5,7 @@ pub mod edit;
 pub mod functions;
 pub mod image;
 pub mod import;
+pub mod import_named;
 pub mod imported;
 pub mod jit;
 pub mod kallsyms;
@@ -32,7 +33,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 21] = [
+pub const ALL: [Target; 25] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds },
     Target { name: "report", run: report::run, seeds: report::seeds },
     Target { name: "image", run: image::run, seeds: image::seeds },
@@ -47,6 +48,10 @@ pub const ALL: [Target; 21] = [
     Target { name: "jit", run: jit::run, seeds: jit::seeds },
     Target { name: "edit", run: edit::run, seeds: edit::seeds },
     Target { name: "import", run: import::run, seeds: import::seeds },
+    Target { name: "folded", run: import_named::run, seeds: import_named::folded },
+    Target { name: "pprof", run: import_named::run, seeds: import_named::pprof },
+    Target { name: "firefox", run: import_named::run, seeds: import_named::firefox },
+    Target { name: "simpleperf", run: import_named::run, seeds: import_named::simpleperf },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
     Target { name: "stack", run: stack::run, seeds: stack::seeds },
     Target { name: "diff", run: views::diff, seeds: views::diff_seeds },

@@ -1,4 +1,4 @@
-//! `import`: makes a recording from a file of `perf record`.
+//! `import`: makes a recording from a file of another tool.
 
 use anyhow::Context as _;
 use icecore_edit::import::{Imported, Input, NotImported, import};
@@ -11,14 +11,14 @@ use crate::input;
 use icecore_text::quantity::{bytes, count, things};
 use icecore_text::{Page, Style};
 
-/// Imports a file of `perf record`.
+/// Imports a file of another tool.
 pub(in crate::run) fn run(
     options: &cli::Import,
     global: &Global,
     streams: &mut Streams<'_>,
 ) -> anyhow::Result<u8> {
     let watch = watch(streams.progress && !global.quiet);
-    let file = input::open_perf_data(&options.file);
+    let file = input::open_profile(&options.file);
     let (file, parts) = file.with_context(|| format!("cannot import `{}`", options.file.display()))?;
     let door = streams.door();
     let written = write("icecore.import/1", &options.output, &[&options.file], |writer| {
@@ -40,7 +40,10 @@ impl Written<Imported> {
         let (size, samples) = (bytes(self.file_bytes), things(made.samples, "sample"));
         page.line(&format!("wrote {} ({size}): {samples}{with}", self.shown()));
         if made.lost > 0 {
-            page.styled(Style::Warn, &format!("perf has lost {}", things(made.lost, "record")));
+            page.styled(
+                Style::Warn,
+                &format!("{} has lost {}", made.recorder(), things(made.lost, "record")),
+            );
         }
         if !made.not_imported.is_empty() {
             let row = |row: &NotImported| format!("{} {}", count(row.count), row.what);
@@ -62,7 +65,14 @@ mod tests {
     #[test]
     fn records_that_were_not_imported_are_listed() {
         let not_imported = vec![NotImported { what: "cgroup", count: 1 }];
-        let made = Imported { samples: 2, snapshots: 1, lost: 3, not_imported, ..Imported::default() };
+        let made = Imported {
+            format: "perf.data",
+            samples: 2,
+            snapshots: 1,
+            lost: 3,
+            not_imported,
+            ..Imported::default()
+        };
         let (schema, file) = ("icecore.import/1", "x.icecore".to_owned());
         let mut page = Page::new(false);
         Written { schema, file, file_bytes: 512, made }.text(&mut page);
@@ -84,10 +94,10 @@ mod tests {
             format!("{error:#}").replace(&format!("{}/", dir.path().display()), "")
         };
         assert_eq!(refusal(), "cannot import `perf.data`: No such file or directory (os error 2)");
-        std::fs::write(&file, "no perf.data").expect("room");
-        let no_perf_data =
-            "cannot import `perf.data`: it is no perf.data file: it does not begin with `PERFILE2`";
-        assert_eq!(refusal(), no_perf_data);
+        std::fs::write(&file, "no profile").expect("room");
+        let none =
+            "cannot import `perf.data`: it is none of these: import reads perf.data, pprof, folded stacks, ";
+        assert!(refusal().starts_with(none), "{}", refusal());
         assert!(!output.exists());
         std::fs::write(&output, "precious").expect("room");
         assert!(refusal().contains("--force"));

@@ -187,6 +187,7 @@ impl SessionRow {
         page.item("sampled", &format!("{target} · {sides}{idle} · {depth} · {ring}"));
         for event in &self.events {
             let rate = match event.frequency_hz {
+                0 if event.period == 0 && event.meaning == "unknown" => "how often is unknown".to_owned(),
                 0 if event.period <= 1 => "each one".to_owned(),
                 0 if event.is_wait => format!("each of {} or more", duration(event.period)),
                 0 => format!("every {} {}", count(event.period), event.unit),

@@ -320,7 +320,10 @@ impl Summary {
             Some(share) => format!("{name} {}", percent(share)),
             None => format!("{name} not sampled"),
         };
-        let sides = [side("user", self.user_share), side("kernel", self.kernel_share)].join(", ");
+        let sides = match (self.user_share, self.kernel_share) {
+            (None, None) => "whether of user or kernel is unknown".to_owned(),
+            (user, kernel) => [side("user", user), side("kernel", kernel)].join(", "),
+        };
         let is_time = self.unit == "ns";
         page.item(if is_time { "time" } else { "weight" }, &format!("{of}: {sides}"));
         if self.events_shown.len() > 1 {
