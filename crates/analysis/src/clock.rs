@@ -25,6 +25,10 @@ pub fn achieved_hz(report: &Report<'_>) -> Option<f64> {
 /// Returns true if all samples are drawn from more that happened, so that shares of them have an error. Probes and waits are
 /// counted instead, or drawn in another way.
 pub(crate) fn is_drawn_evenly(report: &Report<'_>) -> bool {
+    // A row of an aggregated profile stands for nobody knows how many samples.
+    if report.loaded.tables.parts.iter().any(|part| part.session.maker.is_aggregated()) {
+        return false;
+    }
     let events = report.loaded.tables.parts.events();
     let seen = &report.loaded.hits.seen.events;
     seen.iter().all(|seen| events.get(usize::from(seen.event)).is_none_or(is_drawn))

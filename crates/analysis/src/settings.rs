@@ -123,7 +123,9 @@ impl Settings {
 
     /// Suggests how to get more samples.
     pub(crate) fn more_samples(&self) -> &'static str {
-        if self.is_exact {
+        if self.is_foreign {
+            "record for longer, or sample more often"
+        } else if self.is_exact {
             "record for longer, or with a smaller -c"
         } else {
             "record for longer, or with a higher -F"

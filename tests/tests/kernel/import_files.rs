@@ -242,8 +242,7 @@ fn root_files_that_perf_archived_name_everything_on_another_machine() {
     let program = room.path("program");
     copy(&target(), &program);
     let archive = room.path("archive");
-    let record =
-        "perf --buildid-dir \"$1\" record -q -g -e cpu-clock -F 997 -o perf.data -- ./program syscalls 300";
+    let record = "perf --buildid-dir \"$1\" record --buildid-all -q -g -e cpu-clock -F 997 -o perf.data -- ./program syscalls 300";
     room.run(record, &[&archive]);
     let kept = room.run("find archive -name kallsyms; find archive -path '*program*' -name elf", &[]);
     assert_eq!(kept.lines().count(), 2, "perf has archived both: {kept}");

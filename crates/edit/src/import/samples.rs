@@ -96,7 +96,12 @@ impl<'a> Samples<'a> {
             snapshots: machine.map(Snapshots::new),
             made: Made::default(),
             waiting: Vec::new(),
-            basis: Basis { period_ns, processes: Processes::NONE, ..Basis::default() },
+            basis: Basis {
+                unit_ns: switches.unit_ns(),
+                period_ns,
+                processes: Processes::NONE,
+                ..Basis::default()
+            },
             kernel_hits: vec![false; world.kernel_symbols.len()],
             hit: KernelHits::default(),
             functions,

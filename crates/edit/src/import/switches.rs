@@ -75,6 +75,11 @@ impl Switches {
         Self { attr, event, away: Map::default(), waits: Vec::new() }
     }
 
+    /// Returns the resolution of the times of samples, ns: rows of waits find their samples by times, and have microseconds.
+    pub(super) fn unit_ns(&self) -> u32 {
+        if self.attr.is_some() { 1_000 } else { 1 }
+    }
+
     /// Reads the switch of a sample.
     pub(super) fn switch(&self, data: &PerfData, attr: u32, sample: &PerfSample<'_>) -> Option<Switch> {
         if self.attr == Some(attr) { data.features.switch?.switch(sample.raw) } else { None }

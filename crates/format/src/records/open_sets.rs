@@ -28,6 +28,11 @@ numbers! {
 }
 
 impl Maker {
+    /// Returns true if what was imported has sums of samples, and not each of them.
+    pub fn is_aggregated(self) -> bool {
+        [Self::PPROF, Self::FOLDED].contains(&self)
+    }
+
     /// Returns true if another program than ours is known to have recorded.
     pub fn is_foreign(self) -> bool {
         (Self::PERF..=Self::SIMPLEPERF).contains(&self)

@@ -221,6 +221,7 @@ Examples:
   perf record --call-graph dwarf,65528 --buildid-mmap -- make
   icecore-report import perf.data -o build.icecore
   ssh HOST perf record -a -g --buildid-mmap -o - sleep 10 | icecore-report import - -o host.icecore
+  icecore-report import perf.data -o build.icecore --kallsyms ~/.debug    of another machine, from perf archive
   curl -s HOST:6060/debug/pprof/profile | icecore-report import - -o go.icecore
   icecore-report import java.collapsed -o java.icecore    folded stacks
   icecore-report import profile.json.gz -o page.icecore   of the Firefox Profiler, or samply
@@ -235,7 +236,8 @@ names of kernel functions. If the file is truncated, import takes it up to its e
 what a recording cannot hold.
 
 With --buildid-mmap perf records the build-ids of all files; without it, only of files that contain the leaf of a \
-sample. import recognizes other files only on the recorded machine, and only if they have not changed.")]
+sample. import recognizes other files only on the recorded machine, and only if they have not changed; of others nobody knows whether \
+they ran, and views take them only with --trust PATH.")]
 pub struct Import {
     /// The file of another tool, or the folder of perf record --threads; `-`: stdin
     pub file: PathBuf,

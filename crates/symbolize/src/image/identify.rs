@@ -62,7 +62,7 @@ mod tests {
     use super::super::fixture::{Fixture, identity};
     use std::path::Path;
 
-    use super::super::{Finder, Inode, PathMap, Search};
+    use super::super::{FileSource, Finder, Inode, PathMap, Search};
     use super::*;
 
     fn reason(wanted: &Identity) -> Option<Reason> {
@@ -140,6 +140,39 @@ mod tests {
         }
         assert_eq!(reason(&Identity { has_double: true, ..good.clone() }), None, "its inode proves it");
         assert_eq!(reason(&Identity { inode: None, ..good }), None, "nothing contradicts it");
+    }
+
+    #[test]
+    fn a_file_of_which_nobody_knows_whether_it_ran_is_taken_only_if_the_user_trusts_it() {
+        let fixture = Fixture::shared(); // the files live as long as this
+        let path = Path::new(&fixture.without_build_id);
+        let known = Identity { build_id: Vec::new(), ..identity(path) };
+        let wanted = Identity { size_bytes: 0, modified_unix_ns: 0, ..known.clone() };
+        let look = |trusted: &Path, wanted: &Identity| {
+            let search = Search { trusted: vec![trusted.to_owned()], ..Search::nowhere() };
+            let looked = Finder { search: &search, embedded: None }.look(wanted);
+            (looked.files.map(|files| files.source()), looked.attempts[0].evidence)
+        };
+        for trusted in [path, path.parent().expect("a folder")] {
+            assert_eq!(look(trusted, &wanted).0, Ok(FileSource::Trusted));
+        }
+        let (source, evidence) = look(Path::new("/no/such"), &wanted);
+        assert_eq!(
+            (source, evidence.and_then(|it| it.is_same_inode)),
+            (Err(Reason::ImageUnknown), Some(true))
+        );
+        // What is known of a file outweighs trust.
+        assert_eq!(look(path, &known), (Ok(FileSource::Path), None));
+        let changed = Identity { size_bytes: known.size_bytes + 1, ..known.clone() };
+        assert_eq!(look(path, &changed).0, Err(Reason::ImageChanged));
+        let other = Identity { build_id: vec![1; 20], ..known };
+        assert_eq!(look(path, &other).0, Err(Reason::BuildIdMismatch));
+        // The recording has two files of the path, and the user knows one.
+        let inode = wanted.inode.expect("it is on a file system");
+        let double = Identity { has_double: true, ..wanted };
+        assert_eq!(look(path, &double).0, Ok(FileSource::Trusted));
+        let double = Identity { inode: Some(Inode { number: inode.number + 1, ..inode }), ..double };
+        assert_eq!(look(path, &double).0, Err(Reason::ImageUnproven));
     }
 
     #[test]

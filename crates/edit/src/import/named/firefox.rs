@@ -158,6 +158,7 @@ impl Reader<'_> {
         let (unit, kind) = match samples.weight_type.as_deref() {
             Some("tracing-ms") => ("ns", "time"),
             Some("bytes") => ("bytes", "bytes"),
+            _ if samples.weight.is_some() => ("counts", "samples"),
             _ => ("samples", "samples"),
         };
         let called = of_track.unwrap_or(kind).to_owned();

@@ -43,7 +43,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Error> {
     {
         profile.note(&format!("folded stacks do not tell {missing}"));
     }
-    profile.events.push(event("samples", "samples", EventMeaning::UNKNOWN));
+    profile.events.push(event("samples", "counts", EventMeaning::UNKNOWN));
     let thread = profile.threads.intern(Thread::default());
     let mut at = 0;
     for (number, line) in (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
