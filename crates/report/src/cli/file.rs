@@ -221,7 +221,7 @@ Examples:
   perf record --call-graph dwarf,65528 --buildid-mmap -- make
   icecore-report import perf.data -o build.icecore
   ssh HOST perf record -a -g --buildid-mmap -o - sleep 10 | icecore-report import - -o host.icecore
-  icecore-report import perf.data -o build.icecore --kallsyms ~/.debug    of another machine, from perf archive
+  icecore-report import perf.data -o build.icecore --kallsyms ~/.debug    of perf archive
   curl -s HOST:6060/debug/pprof/profile | icecore-report import - -o go.icecore
   icecore-report import java.collapsed -o java.icecore    folded stacks
   icecore-report import profile.json.gz -o page.icecore   of the Firefox Profiler, or samply
