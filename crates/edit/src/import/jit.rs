@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use icecore_elf::{Avma, FileOff};
+use icecore_format::records::Image;
 use icecore_jit::{DumpClock, Piece, ReadAt, Requested, dump, perf_map};
 use icecore_symbolize::image::{Door, ElfFile};
 
@@ -96,27 +97,32 @@ fn drop_within(pieces: &[Piece], addresses: &mut Vec<Avma>) {
 /// The jitdumps that processes had mapped.
 #[derive(Debug)]
 pub(super) struct Dumps<'a> {
-    pub(super) world: &'a World,
-    pub(super) door: &'a Door,
+    world: &'a World,
+    door: &'a Door,
     /// The clock of the dumps, as far as samples have the same one.
-    pub(super) clock: DumpClock,
+    clock: DumpClock,
+    /// Processes and their dumps, image ids.
+    mapped: BTreeSet<(u32, u32)>,
 }
 
-impl Dumps<'_> {
+impl<'a> Dumps<'a> {
+    pub(super) fn new(world: &'a World, door: &'a Door, clock: DumpClock) -> Self {
+        let is_dump = |image: &Image| world.path(image).is_some_and(is_dump);
+        let dumps: Vec<bool> = world.images.iter().map(is_dump).collect();
+        let of_dumps =
+            world.mappings.iter().filter(|mapping| dumps.get(mapping.image as usize) == Some(&true));
+        let mapped = of_dumps.map(|mapping| (mapping.tgid, mapping.image)).collect();
+        Self { world, door, clock, mapped }
+    }
+
     /// Opens the dumps of a process, if they are the files that it had mapped.
     fn of(&self, tgid: u32) -> Vec<ElfFile> {
-        let World { mappings, images, .. } = self.world;
-        let of_process = mappings.iter().filter(|mapping| mapping.tgid == tgid).map(|mapping| mapping.image);
-        let mut mapped: Vec<u32> = of_process.collect();
-        mapped.sort_unstable();
-        mapped.dedup();
-        let open = |image: u32| {
-            let image = images.get(image as usize)?;
-            let path = self.world.path(image).filter(|path| is_dump(path))?;
-            let file = self.door.open(None, path).ok()?;
+        let open = |(_, image): &(u32, u32)| {
+            let image = &self.world.images[*image as usize];
+            let file = self.door.open(None, self.world.path(image)?).ok()?;
             here::is_inode(&file, image).then_some(file)
         };
-        mapped.into_iter().filter_map(open).take(MAX_DUMPS).collect()
+        self.mapped.range((tgid, 0)..=(tgid, u32::MAX)).filter_map(open).take(MAX_DUMPS).collect()
     }
 }
 

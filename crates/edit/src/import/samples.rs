@@ -153,7 +153,7 @@ impl<'a> Samples<'a> {
         let named = self.functions.rows(&self.hit, &self.world.kernel_symbols, &mut string);
         let is_monotonic = self.data.events().all(Attr::is_monotonic);
         let clock = DumpClock { ahead_ns: is_monotonic.then_some(0), ..DumpClock::SHARED };
-        let made = self.made.pieces(when, &Dumps { world: self.world, door, clock });
+        let made = self.made.pieces(when, &Dumps::new(self.world, door, clock));
         let made: Vec<_> = made.iter().map(|(tgid, piece)| piece.row(*tgid, &mut string)).collect();
         append(writer, &StringsV1::from_rows(first, &texts.into_items()))?;
         append(writer, &KernelSymbolsV1::from_rows(&[symbols, named].concat()))?;
